@@ -82,7 +82,6 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         guarantee: options.guarantee.name(),
         engine: server.engine(),
         tenants,
-        intake: intake.as_ref().map(Intake::counts),
     };
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
@@ -138,6 +137,7 @@ fn start_intake(
             storage: order.storage,
             live: order.live,
             tenants: order.tenants,
+            addresses: order.addresses,
             stream: options.threads,
         },
         backend: options.engine.backend(),
@@ -146,6 +146,8 @@ fn start_intake(
         drain: options.drain,
     };
     let intake = Intake::start(listener, order, move || signals.close())?;
+    let counts = intake.counts();
+    panel.add_beside(move |until| counts.ask(until));
     let panel = panel.clone();
     intake.end_when(move || panel.is_draining());
     Ok(Some(intake))

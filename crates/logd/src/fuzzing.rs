@@ -1,9 +1,13 @@
-//! Functions of bytes for fuzzers: framing, what a client may say, configurations and segments. They are not
+//! Functions of bytes for fuzzers: framing, what a client may say, requests, configurations and segments. They are not
 //! part of the public interface; `fuzz/fuzz_targets` has the programs.
 //!
 //! Each function panics if something is not as it has to be.
 
+mod requests;
+
 use std::collections::BTreeMap;
+
+pub use requests::{bulk, loki, otlp};
 
 use crate::{
     args,

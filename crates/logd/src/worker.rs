@@ -21,7 +21,7 @@ use ringwise_serve::{Door, Ear, Request, Seat, loop_room};
 
 use crate::{
     clients::{
-        addresses::{Addresses, Place},
+        addresses::{Addresses, Full, Place},
         names::Names,
         tenants::Tenants,
     },
@@ -551,22 +551,14 @@ impl Worker {
                 return Ok(());
             }
         };
-        let place = match (peer, self.limits.address_connections) {
-            (Some(peer), Some(most)) => match self.addresses.take(peer, most) {
-                Some(place) => Some(place),
-                None => {
-                    self.counts.turned_away += 1;
-                    self.door.left();
-                    log::remark(
-                        "address",
-                        format_args!(
-                            "{peer}: more than {most} connections (--address-connections)"
-                        ),
-                    );
-                    return Ok(());
-                }
-            },
-            _ => None,
+        let most = self.limits.address_connections;
+        let place = match peer.map_or(Ok(None), |peer| self.addresses.admit(peer, most)) {
+            Ok(place) => place,
+            Err(Full) => {
+                self.counts.turned_away += 1;
+                self.door.left();
+                return Ok(());
+            }
         };
         // This fails if the peer has gone. The receive reports that too.
         let _ = net::set_nodelay(&socket, true);

@@ -44,8 +44,12 @@ impl Request {
 /// Sends requests to all workers of a server. A clone sends to the same workers.
 pub struct Panel<S>(Arc<Mutex<Lines<S>>>);
 
+/// Something beside the workers that counts: what it counted, and whether it answered until then.
+type Beside<S> = Arc<dyn Fn(Instant) -> (S, bool) + Send + Sync>;
+
 struct Lines<S> {
     lines: Vec<Line<S>>,
+    beside: Vec<Beside<S>>,
     is_draining: bool,
 }
 
@@ -74,11 +78,21 @@ impl<S> fmt::Debug for Panel<S> {
 
 impl<S: Clone + Default + Sum> Panel<S> {
     pub(crate) fn new() -> Panel<S> {
-        Panel(Arc::new(Mutex::new(Lines { lines: Vec::new(), is_draining: false })))
+        Panel(Arc::new(Mutex::new(Lines {
+            lines: Vec::new(),
+            beside: Vec::new(),
+            is_draining: false,
+        })))
     }
 
     pub(crate) fn add(&self, line: Line<S>) {
         self.lock().lines.push(line);
+    }
+
+    /// Adds something that counts and is no worker. It has until the given time to answer, and says whether it did. It
+    /// is not told to end.
+    pub fn add_beside(&self, ask: impl Fn(Instant) -> (S, bool) + Send + Sync + 'static) {
+        self.lock().beside.push(Arc::new(ask));
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines<S>> {
@@ -100,8 +114,8 @@ impl<S: Clone + Default + Sum> Panel<S> {
     }
 
     /// Asks all workers for their statistics. For a worker that has ended, these are its final ones. For a worker that
-    /// does not answer within two seconds, they are its previous ones. The second value is the number of workers that
-    /// did not answer.
+    /// does not answer within two seconds, they are its previous ones. Those of what is no worker follow. The second
+    /// value is the number of those that did not answer.
     pub fn ask(&self) -> (Vec<S>, usize) {
         let mut lines = self.lock();
         for line in &mut lines.lines {
@@ -120,7 +134,13 @@ impl<S: Clone + Default + Sum> Panel<S> {
                 Err(RecvTimeoutError::Disconnected) => {}
             }
         }
-        (lines.lines.iter().map(|line| line.told.clone()).collect(), silent)
+        let mut all: Vec<S> = lines.lines.iter().map(|line| line.told.clone()).collect();
+        for ask in &lines.beside {
+            let (told, answered) = ask(until);
+            all.push(told);
+            silent += usize::from(!answered);
+        }
+        (all, silent)
     }
 
     /// Returns the sum of the newest statistics of all workers, without asking.

@@ -14,6 +14,7 @@ mod logd_client;
 mod logd_http;
 mod logd_intake;
 mod logd_names;
+mod logd_protocols;
 mod logd_time;
 mod logd_tls;
 mod logd_unit;

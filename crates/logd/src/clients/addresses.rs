@@ -9,11 +9,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::session::unfinished::network;
+use crate::{monitoring::log, session::unfinished::network};
 
 /// The connections of all addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses(Mutex<HashMap<u128, u32>>);
+
+/// An address has as many connections as it may.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Full;
 
 /// A connection's place among those of its address; given back when it is dropped.
 #[derive(Debug)]
@@ -23,8 +27,22 @@ pub(crate) struct Place {
 }
 
 impl Addresses {
-    /// Takes a place for a connection from there; nothing if there are `most` already.
-    pub(crate) fn take(self: &Arc<Self>, peer: SocketAddr, most: u32) -> Option<Place> {
+    /// Takes a place for a connection from there, if they are limited, and says so if there is none.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        most: Option<u32>,
+    ) -> Result<Option<Place>, Full> {
+        let Some(most) = most else { return Ok(None) };
+        let place = self.take(peer, most);
+        if place.is_none() {
+            let why = format_args!("{peer}: more than {most} connections (--address-connections)");
+            log::remark("address", why);
+        }
+        place.map(Some).ok_or(Full)
+    }
+
+    fn take(self: &Arc<Self>, peer: SocketAddr, most: u32) -> Option<Place> {
         let network = network(peer);
         let mut counts = self.counts();
         let count = counts.entry(network).or_default();

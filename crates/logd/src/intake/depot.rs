@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -14,9 +14,9 @@ use std::{
 use ringwise::Ring;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::{answer::Rejected, flights::Flights};
+use super::flights::Flights;
 use crate::{
-    clients::{names::Names, tenants::Tenants},
+    clients::{addresses::Addresses, names::Names, tenants::Tenants},
     disk::{
         segment::writing::appender::Fatal,
         storage::{Shared, Storage},
@@ -43,6 +43,8 @@ pub(super) struct Deposit {
     pub(super) body: Vec<u8>,
     /// Its share of the memory for all requests.
     pub(super) room: OwnedSemaphorePermit,
+    /// How many rejected lines its verdict lists.
+    pub(super) rejected_max: usize,
     pub(super) verdict: oneshot::Sender<Verdict>,
 }
 
@@ -55,14 +57,67 @@ pub(super) enum Verdict {
     OverQuota,
 }
 
+/// Rejected lines of a request.
+#[derive(Debug)]
+pub(super) struct Rejected {
+    pub(super) count: u64,
+    /// The first of them, with the reasons.
+    pub(super) first: Vec<(u64, &'static str)>,
+    listed_max: usize,
+}
+
+impl Rejected {
+    /// So many are listed; the rest is only counted.
+    pub(super) fn new(listed_max: usize) -> Rejected {
+        Rejected { count: 0, first: Vec::new(), listed_max }
+    }
+
+    pub(super) fn add(&mut self, line: u64, reason: &'static str) {
+        self.count += 1;
+        if self.first.len() < self.listed_max {
+            self.first.push((line, reason));
+        }
+    }
+}
+
 /// What requests see of the depot while it works.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
+    started: Instant,
+    /// When it last told how it is, in milliseconds since then.
+    beat_ms: AtomicU64,
+    has_ended: AtomicBool,
     /// Storing failed, and is tried again.
     pub(super) is_stalled: AtomicBool,
     /// Too little space is free.
     pub(super) is_low: AtomicBool,
     pub(super) stats: Mutex<Stats>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            started: Instant::now(),
+            beat_ms: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            is_low: AtomicBool::new(false),
+            stats: Mutex::default(),
+        }
+    }
+}
+
+impl State {
+    fn beat(&self) {
+        let since = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.beat_ms.store(since, Ordering::Relaxed);
+    }
+
+    /// Whether it told how it is within this time, or has ended.
+    pub(super) fn has_beaten_within(&self, time: Duration) -> bool {
+        let beat = Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
+        self.has_ended.load(Ordering::Relaxed) || self.started.elapsed() < beat + time
+    }
 }
 
 /// What a depot is made of.
@@ -71,6 +126,8 @@ pub(crate) struct Parts {
     pub(crate) storage: Shared,
     pub(crate) live: Arc<Mutex<Live>>,
     pub(crate) tenants: Arc<Tenants>,
+    /// The number of connections of each address.
+    pub(crate) addresses: Arc<Addresses>,
     /// The number of its stream.
     pub(crate) stream: u32,
 }
@@ -199,7 +256,7 @@ impl Depot {
     }
 
     fn deposit(&mut self, deposit: Deposit) {
-        let Deposit { peer, tenant, mut body, room, verdict } = deposit;
+        let Deposit { peer, tenant, mut body, room, rejected_max, verdict } = deposit;
         if verdict.is_closed() {
             // It was told to send its lines again.
             return;
@@ -221,8 +278,8 @@ impl Depot {
             self.requests.push(None);
             self.requests.len() - 1
         });
-        self.requests[index] =
-            Some(Request { connection, rejected: Rejected::default(), verdict, _room: room });
+        let rejected = Rejected::new(rejected_max);
+        self.requests[index] = Some(Request { connection, rejected, verdict, _room: room });
         self.feed(index, |connection, desk| connection.take_lines(&body, desk));
     }
 
@@ -331,6 +388,7 @@ impl Depot {
             ..self.counts
         });
         *self.state.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
+        self.state.beat();
     }
 
     /// Takes over limits that SIGHUP changed.
@@ -339,6 +397,12 @@ impl Depot {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.storage.set_limits(live.segments);
         self.limits = live.limits;
+    }
+}
+
+impl Drop for Depot {
+    fn drop(&mut self) {
+        self.state.has_ended.store(true, Ordering::Relaxed);
     }
 }
 

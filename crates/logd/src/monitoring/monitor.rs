@@ -20,7 +20,6 @@ use sd_notify::NotifyState;
 use crate::{
     clients::tenants::Tenants,
     error::LogdError,
-    intake,
     monitoring::{log, stats::Stats},
 };
 
@@ -65,8 +64,6 @@ pub(crate) struct Facts {
     pub(crate) guarantee: &'static str,
     pub(crate) engine: String,
     pub(crate) tenants: Arc<Tenants>,
-    /// What the intake of HTTP counts, if there is one. It comes after the threads.
-    pub(crate) intake: Option<Arc<intake::Counts>>,
 }
 
 impl Monitor {
@@ -111,8 +108,7 @@ impl Monitor {
 
     /// Asks all threads for their counts.
     pub(crate) fn sample(&self) -> Sample {
-        let (mut threads, silent) = self.panel.ask();
-        threads.extend(self.facts.intake.iter().map(|counts| counts.stats()));
+        let (threads, silent) = self.panel.ask();
         Sample { at: Instant::now(), threads, silent }
     }
 

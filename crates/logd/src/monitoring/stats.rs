@@ -127,6 +127,7 @@ counts! {[
     dead_segments "dead_segments" "Segments that failed and are no longer written",
     enters "enters" "Times that the ring was entered (io_uring_enter)",
     refused_requests "refused_requests" "HTTP requests with lines that were answered with an error",
+    refused_items "refused_items" "Items of _bulk that were no documents to store",
 ]
 [
     open "connections_open" "Open connections",
@@ -143,7 +144,7 @@ impl fmt::Display for Stats {
             connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
             idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, received_bytes,
             receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls, stalled, low,
-            dead_segments, enters, refused_requests, ..
+            dead_segments, enters, refused_requests, refused_items, ..
         } = self;
         let refused_greetings = refused_greetings.sum();
         write!(
@@ -155,7 +156,7 @@ impl fmt::Display for Stats {
              length; {received_bytes} bytes received by {receives} receives, {committed_bytes} committed by \
              {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
              stopped, {stalls} stalls, {stalled} threads stalled, {low} short of space, {dead_segments} dead \
-             segments, {enters} enters, {refused_requests} requests refused"
+             segments, {enters} enters, {refused_requests} requests and {refused_items} items refused"
         )
     }
 }

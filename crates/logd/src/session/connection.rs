@@ -96,6 +96,9 @@ pub(crate) struct Connection {
     /// Whether it came by TLS. While bytes are taken the session is not at its place.
     is_encrypted: bool,
     tls: Option<Session>,
+    /// Whether all of it is there. It is taken as a whole, as far as its tenant's quota is concerned: what waited for
+    /// that would keep its memory.
+    is_request: bool,
     /// A reload does not change it.
     framing: Framing,
     opening: Opening,
@@ -157,6 +160,7 @@ impl Connection {
             account,
             is_encrypted: tls.is_some(),
             tls,
+            is_request: false,
             framing,
             opening: Opening::default(),
             framer: Framer::default(),
@@ -556,7 +560,7 @@ impl Connection {
         self.filling.bytes + self.committing.bytes + partial > limits.of_each()
             || batch > limits.budget_all
             || self.answers_are_many()
-            || self.account.is_full()
+            || (self.account.is_full() && !self.is_request)
     }
 
     /// What to do next, if anything. To be asked until there is nothing. `is_over`: all connections

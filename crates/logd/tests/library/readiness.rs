@@ -153,6 +153,29 @@ fn where_a_thread_hangs_it_neither_is_ready_nor_lives() {
     }
 }
 
+/// The same, where that thread is the one that stores requests.
+#[test]
+fn where_the_thread_of_requests_hangs_it_neither_is_ready_nor_lives() {
+    let Some(disk) = Disk::mount(Device::Loop) else { return };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = port.to_string();
+    let flags = ["--min-free", "0", "--http-intake", &port];
+    let Some(daemon) = start("epoll", &disk, &flags) else { return };
+    is_green(&daemon);
+    let frozen = Frozen::new(&disk);
+    let mut stream = std::net::TcpStream::connect(&port).unwrap();
+    stream.write_all(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1").unwrap();
+    wait_until("it does not live", || daemon.get("/livez").0 == 503);
+    assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
+    drop(frozen);
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    is_green(&daemon);
+    drop(stream);
+    daemon.end();
+}
+
 /// The address of the status page may be taken as that for lines may.
 #[test]
 fn a_page_whose_address_is_taken_is_told_what_has_it() {

@@ -16,6 +16,7 @@ impl Connection {
     ) -> Connection {
         let mut own = Connection::new(number, Some(peer), Framing::Lines, None, tenants);
         (own.greeting, own.opening) = (Greeting::Wanted, Opening::Lines);
+        own.is_request = true;
         if let Some(tenant) = tenant {
             own.identify(tenant, tenants);
         }

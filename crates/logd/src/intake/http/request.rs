@@ -1,4 +1,4 @@
-//! What a request asks for, and its body: read with a bound on time and memory, and unpacked.
+//! Whether a request may be taken, and its body: read with a bound on time and memory, and unpacked.
 
 use std::{io::Read, sync::Arc, time::Duration};
 
@@ -6,26 +6,28 @@ use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request,
     body::{Body, Bytes, Incoming},
-    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, ORIGIN},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, ORIGIN},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
-use super::answer::Refusal;
+use super::{
+    answer::Refusal,
+    route::{Form, Purpose, Route, word},
+};
+use crate::intake::shared::PERMIT_BYTES;
 
 /// How long a body may take to come.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// How long and how much of a refused body is read.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
 const DISCARD_BYTES: usize = 16 << 20;
-/// The bytes of a permit of the memory for all requests.
-pub(super) const PERMIT_BYTES: usize = 1 << 10;
 /// Unpacked bytes at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// What lines of JSON are called.
-const TYPES: [&str; 8] = [
+/// What lines of JSON are called; the first is what a client should call them.
+const LINES: &[&str] = &[
     "application/x-ndjson",
     "application/ndjson",
     "application/jsonl",
@@ -34,6 +36,15 @@ const TYPES: [&str; 8] = [
     "application/json",
     "application/octet-stream",
     "text/plain",
+    "",
+];
+/// The same, of Elasticsearch.
+const BULK: &[&str] = &[
+    "application/x-ndjson",
+    "application/json",
+    "application/vnd.elasticsearch+x-ndjson",
+    "application/vnd.elasticsearch+json",
+    "",
 ];
 
 /// How a body is packed.
@@ -44,41 +55,42 @@ pub(super) enum Encoding {
 }
 
 /// Checks what is asked for, by all but the body.
-pub(super) fn check(path: &str, method: &Method, headers: &HeaderMap) -> Result<Encoding, Refusal> {
+pub(super) fn check(
+    route: &Route,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Encoding, Refusal> {
     // A browser says so if a page sends a request to another origin (Fetch, 3.2), whatever the page wants.
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Page);
     }
-    if path != "/ingest" {
+    if route.purpose == Purpose::Nothing {
         return Err(Refusal::Path);
     }
-    if method != Method::POST {
-        return Err(Refusal::Method);
+    if !route.methods.split(", ").any(|own| own == method.as_str()) {
+        return Err(Refusal::Method(route.methods));
     }
-    let word = |name| match headers.get(name) {
-        None => Some(String::new()),
-        Some(value) => value.to_str().ok().map(|word| word.trim().to_ascii_lowercase()),
+    let (types, wanted) = match &route.purpose {
+        Purpose::Lines => (LINES, LINES[0]),
+        Purpose::Bulk(_) => (BULK, BULK[0]),
+        Purpose::Logs(_) => (
+            &["application/json", "application/x-protobuf"][..],
+            "application/json or application/x-protobuf",
+        ),
+        // They have no body, or of any type.
+        Purpose::About(_) | Purpose::Push(_) | Purpose::Nothing => (&[][..], ""),
     };
-    let kind = word(CONTENT_TYPE).ok_or(Refusal::Type)?;
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.is_empty() && !TYPES.contains(&kind) {
-        return Err(Refusal::Type);
+    let kind = word(headers, CONTENT_TYPE).map_err(|_| Refusal::Type(wanted))?;
+    if !types.is_empty() && !types.contains(&kind.as_str()) {
+        return Err(Refusal::Type(wanted));
     }
-    match word(CONTENT_ENCODING).as_deref() {
-        Some("" | "identity") => Ok(Encoding::Plain),
-        Some("gzip" | "x-gzip") => Ok(Encoding::Gzip),
-        _ => Err(Refusal::Encoding),
-    }
-}
-
-/// The token of a request, if it has one.
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
-    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
-    let (scheme, token) =
-        value.to_str().ok().and_then(|value| value.split_once(' ')).ok_or(Refusal::Token)?;
-    match scheme.eq_ignore_ascii_case("bearer") {
-        true => Ok(Some(token.trim())),
-        false => Err(Refusal::Token),
+    let is_snappy = route.purpose == Purpose::Push(Form::Protobuf);
+    match word(headers, CONTENT_ENCODING).as_deref() {
+        Ok("" | "identity") => Ok(Encoding::Plain),
+        Ok("gzip" | "x-gzip") => Ok(Encoding::Gzip),
+        // Such a body always is, whether its client says so or not.
+        Ok("snappy") if is_snappy => Ok(Encoding::Plain),
+        _ => Err(Refusal::Encoding("gzip")),
     }
 }
 
@@ -86,25 +98,41 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
 pub(super) struct Room<'a> {
     all: &'a Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
+    /// What was taken before, and what since.
+    before: usize,
     bytes: usize,
     bytes_max: usize,
 }
 
 impl<'a> Room<'a> {
     pub(super) fn new(all: &'a Arc<Semaphore>, bytes_max: usize) -> Room<'a> {
-        Room { all, taken: None, bytes: 0, bytes_max }
+        Room { all, taken: None, before: 0, bytes: 0, bytes_max }
     }
 
-    /// Takes as much as a body of so many bytes needs.
-    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+    /// What is taken from here on is for something else, which may have as much again.
+    pub(super) fn begin(&mut self) {
+        self.before += std::mem::take(&mut self.bytes);
+    }
+
+    /// Takes as much as so many bytes need.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         if bytes > self.bytes_max {
             return Err(Refusal::TooLong);
         }
-        let has = self.bytes.div_ceil(PERMIT_BYTES);
-        let more = bytes.div_ceil(PERMIT_BYTES).saturating_sub(has);
-        self.bytes = self.bytes.max(bytes);
-        let more = u32::try_from(more).map_err(|_| Refusal::TooLong)?;
-        let permit = self.all.clone().try_acquire_many_owned(more).map_err(|_| Refusal::Busy)?;
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let has = (self.before + self.bytes).div_ceil(PERMIT_BYTES);
+        let more = (self.before + bytes).div_ceil(PERMIT_BYTES) - has;
+        if more > 0 {
+            self.take_permits(u32::try_from(more).map_err(|_| Refusal::TooLong)?)?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn take_permits(&mut self, count: u32) -> Result<(), Refusal> {
+        let permit = self.all.clone().try_acquire_many_owned(count).map_err(|_| Refusal::Busy)?;
         match &mut self.taken {
             Some(taken) => taken.merge(permit),
             None => self.taken = Some(permit),
@@ -113,7 +141,7 @@ impl<'a> Room<'a> {
     }
 
     pub(super) fn take(mut self) -> Result<OwnedSemaphorePermit, Refusal> {
-        self.grow(0)?;
+        self.take_permits(0)?;
         self.taken.ok_or(Refusal::Busy)
     }
 }
@@ -189,7 +217,7 @@ mod tests {
 
     use hyper::header::HeaderValue;
 
-    use super::*;
+    use super::{super::route::find, *};
 
     fn headers(all: &[(hyper::header::HeaderName, &'static str)]) -> HeaderMap {
         all.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
@@ -197,27 +225,59 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_checked_before_the_body_comes() {
-        let post = |all: &[_]| check("/ingest", &Method::POST, &headers(all));
+        let of = |path: &str, method: Method, all: &[_]| {
+            let headers = headers(all);
+            check(&find(path, &headers), &method, &headers)
+        };
+        let post = |all: &[_]| of("/ingest", Method::POST, all);
         assert_eq!(post(&[]), Ok(Encoding::Plain));
         assert_eq!(
             post(&[(CONTENT_TYPE, "Application/X-NDJSON; charset=utf-8")]),
             Ok(Encoding::Plain)
         );
         assert_eq!(post(&[(CONTENT_ENCODING, "GZIP")]), Ok(Encoding::Gzip));
-        assert_eq!(post(&[(CONTENT_ENCODING, "br")]), Err(Refusal::Encoding));
-        assert_eq!(post(&[(CONTENT_TYPE, "text/html")]), Err(Refusal::Type));
+        assert_eq!(post(&[(CONTENT_ENCODING, "br")]), Err(Refusal::Encoding("gzip")));
+        assert_eq!(post(&[(CONTENT_TYPE, "text/html")]), Err(Refusal::Type(LINES[0])));
         assert_eq!(post(&[(ORIGIN, "null")]), Err(Refusal::Page));
-        assert_eq!(check("/", &Method::POST, &HeaderMap::new()), Err(Refusal::Path));
-        assert_eq!(check("/ingest", &Method::PUT, &HeaderMap::new()), Err(Refusal::Method));
+        assert_eq!(of("/x", Method::POST, &[]), Err(Refusal::Path));
+        assert_eq!(of("/ingest", Method::PUT, &[]), Err(Refusal::Method("POST")));
+        assert_eq!(of("/", Method::HEAD, &[]), Ok(Encoding::Plain));
+        assert_eq!(of("/", Method::POST, &[]), Err(Refusal::Method("GET, HEAD")));
+        let compatible = "application/vnd.elasticsearch+x-ndjson; compatible-with=8";
+        assert_eq!(of("/_bulk", Method::PUT, &[(CONTENT_TYPE, compatible)]), Ok(Encoding::Plain));
+        assert_eq!(
+            of("/_bulk", Method::POST, &[(CONTENT_TYPE, "text/plain")]),
+            Err(Refusal::Type(BULK[0]))
+        );
+        let otlp = |kind| of("/v1/logs", Method::POST, &[(CONTENT_TYPE, kind)]);
+        assert_eq!(otlp("application/x-protobuf"), Ok(Encoding::Plain));
+        assert!(matches!(otlp("application/grpc"), Err(Refusal::Type(_))));
+        assert!(matches!(of("/v1/logs", Method::POST, &[]), Err(Refusal::Type(_))));
+        let snappy = |kind| {
+            let headers = [(CONTENT_TYPE, kind), (CONTENT_ENCODING, "snappy")];
+            of("/loki/api/v1/push", Method::POST, &headers)
+        };
+        assert_eq!(snappy("application/x-protobuf"), Ok(Encoding::Plain));
+        assert_eq!(snappy("application/json"), Err(Refusal::Encoding("gzip")));
     }
 
     #[test]
-    fn a_token_is_a_bearer() {
-        let of =
-            |value| token(&headers(&[(AUTHORIZATION, value)])).map(|own| own.map(str::to_owned));
-        assert_eq!(of("bearer  abc"), Ok(Some("abc".to_owned())));
-        assert_eq!((of("Basic abc"), of("abc")), (Err(Refusal::Token), Err(Refusal::Token)));
-        assert_eq!(token(&HeaderMap::new()), Ok(None));
+    fn the_memory_of_all_phases_is_taken_and_given_back() {
+        let all = Arc::new(Semaphore::new(100));
+        let mut room = Room::new(&all, 40 << 10);
+        room.grow(30 << 10).unwrap();
+        room.grow(1).unwrap();
+        assert_eq!(room.grow(50 << 10), Err(Refusal::TooLong));
+        assert_eq!(all.available_permits(), 70);
+        room.begin();
+        room.grow((40 << 10) - 1).unwrap();
+        assert_eq!(all.available_permits(), 30);
+        room.begin();
+        room.grow(0).unwrap();
+        assert_eq!(room.grow(40 << 10), Err(Refusal::Busy));
+        drop(room.take().unwrap());
+        assert_eq!(all.available_permits(), 100);
+        drop(Room::new(&all, 10).take().unwrap());
     }
 
     fn packed(bytes: &[u8]) -> Vec<u8> {

@@ -11,44 +11,13 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use hyper::body::Bytes;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
-use tokio_rustls::server::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that says when it may have bytes.
-pub(super) trait Readable: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// The socket.
-    fn socket(&self) -> &TcpStream;
-
-    /// Whether it has bytes that were taken from the socket already.
-    fn has_taken(&self) -> bool;
-}
-
-impl Readable for TcpStream {
-    fn socket(&self) -> &TcpStream {
-        self
-    }
-
-    fn has_taken(&self) -> bool {
-        false
-    }
-}
-
-impl Readable for TlsStream<TcpStream> {
-    fn socket(&self) -> &TcpStream {
-        self.get_ref().0
-    }
-
-    // A request can come with the end of the handshake. A session with plain bytes wants no others.
-    fn has_taken(&self) -> bool {
-        !self.get_ref().1.wants_read()
-    }
-}
+use crate::intake::listener::Readable;
 
 /// What a connection does.
 #[derive(Debug, Default)]
@@ -61,6 +30,8 @@ pub(super) struct Watch {
     has_input: AtomicBool,
     /// The socket had no room for all of an answer.
     has_unwritten: AtomicBool,
+    /// Bytes of answers that it took.
+    written: AtomicUsize,
 }
 
 impl Watch {
@@ -77,10 +48,31 @@ impl Watch {
         self.active.load(Ordering::Relaxed) > 0 || self.has_unwritten.load(Ordering::Relaxed)
     }
 
+    /// How many bytes of answers were written, if the rest of one waits for its client to read.
+    fn unread_after(&self) -> Option<usize> {
+        let written = self.written.load(Ordering::Relaxed);
+        self.has_unwritten.load(Ordering::Relaxed).then_some(written)
+    }
+
     /// A request began. It ends when the answer is dropped.
     pub(super) fn begin(self: &Arc<Watch>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         Active(self.clone())
+    }
+}
+
+/// For how long a client has read nothing of an answer that waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Option<(usize, Instant)>);
+
+impl Unread {
+    /// So long, as far as was looked. It is to be asked again and again.
+    pub(super) fn lasts(&mut self, watch: &Watch) -> Duration {
+        let after = watch.unread_after();
+        if self.0.map(|(after, _)| after) != after {
+            self.0 = after.map(|after| (after, Instant::now()));
+        }
+        self.0.map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 }
 
@@ -103,7 +95,10 @@ pub(super) struct Watched<S> {
 }
 
 impl<S: Readable> Watched<S> {
-    fn wrote<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = written {
+            self.watch.written.fetch_add(count, Ordering::Relaxed);
+        }
         self.watch.is_waiting.store(false, Ordering::Relaxed);
         self.watch.has_input.store(false, Ordering::Relaxed);
         self.watch.has_unwritten.store(written.is_pending(), Ordering::Relaxed);
