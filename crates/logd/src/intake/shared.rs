@@ -11,7 +11,9 @@ use std::{
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::depot::{Deposit, State};
-use crate::{guarantee::Guarantee, live::Live, monitoring::stats::Stats};
+use crate::{
+    guarantee::Guarantee, live::Live, monitoring::stats::Stats, session::connection::Limits,
+};
 
 /// The bytes of a permit of the memory for all connections.
 pub(super) const PERMIT_BYTES: usize = 1 << 10;
@@ -23,6 +25,8 @@ pub(crate) struct Counts {
     pub(super) connections: AtomicU64,
     pub(super) open: AtomicU64,
     pub(super) tls_failures: AtomicU64,
+    pub(super) broken: AtomicU64,
+    pub(super) idle_ended: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) refused_items: AtomicU64,
 }
@@ -35,6 +39,8 @@ impl Counts {
             connections: self.connections.load(Ordering::Relaxed),
             open: self.open.load(Ordering::Relaxed),
             tls_failures: self.tls_failures.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
+            idle_ended: self.idle_ended.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
             refused_items: self.refused_items.load(Ordering::Relaxed),
             ..stats
@@ -63,6 +69,11 @@ pub(super) struct Client {
 }
 
 impl Shared {
+    /// The limits that apply now.
+    pub(super) fn limits(&self) -> Limits {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).limits.clone()
+    }
+
     /// Waits for the end of the intake.
     pub(super) async fn ended(&self) {
         let _ = self.end.clone().wait_for(|has_ended| *has_ended).await;
