@@ -12,7 +12,7 @@ use std::{
 use crate::harness::daemon::{self, Daemon, ENGINES, cat, count, rounds, wait_until};
 
 /// What omrelp of rsyslog 8 says first.
-const OPEN: &str = "1 open 85 relp_version=0\nrelp_software=librelp,1.11.0,http://librelp.adiscon.com\n\
+const OPEN: &str = "1 open 86 relp_version=0\nrelp_software=librelp,1.11.0,http://librelp.adiscon.com\n\
                     commands=syslog\n";
 
 /// A daemon that takes RELP, and where.

@@ -10,6 +10,7 @@ mod harness;
 mod load;
 mod load_log;
 mod logd;
+mod logd_fluent;
 mod logd_http;
 mod logd_intake;
 mod logd_names;
