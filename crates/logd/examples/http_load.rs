@@ -90,7 +90,9 @@ fn body(protocol: &str, lines: usize, bytes: usize) -> Option<(&'static str, Vec
         "loki" => {
             let value = format!("[\"1795568523000000000\",\"{}\"]", filler(26));
             let values = vec![value; lines].join(",");
-            let body = format!("{{\"streams\":[{{\"stream\":{{\"job\":\"shop\"}},\"values\":[{values}]}}]}}");
+            let body = format!(
+                "{{\"streams\":[{{\"stream\":{{\"job\":\"shop\"}},\"values\":[{values}]}}]}}"
+            );
             let path = "/loki/api/v1/push HTTP/1.1\r\nContent-Type: application/json";
             (path, body.into(), "204".to_owned())
         }
@@ -115,13 +117,16 @@ fn protobuf(records: usize, filler: &str) -> Vec<u8> {
     let body = part(5, &[&text(1, filler)]);
     let integer = part(2, &[&|out| int32::encode(3, &42, out)]);
     let attribute = part(6, &[&text(1, "order"), &|out| out.extend_from_slice(&integer)]);
-    let record = part(2, &[
-        &|out| fixed64::encode(1, &1_795_568_523_000_000_000, out),
-        &|out| int32::encode(2, &9, out),
-        &text(3, "INFO"),
-        &|out| out.extend_from_slice(&body),
-        &|out| out.extend_from_slice(&attribute),
-    ]);
+    let record = part(
+        2,
+        &[
+            &|out| fixed64::encode(1, &1_795_568_523_000_000_000, out),
+            &|out| int32::encode(2, &9, out),
+            &text(3, "INFO"),
+            &|out| out.extend_from_slice(&body),
+            &|out| out.extend_from_slice(&attribute),
+        ],
+    );
     let scope = part(2, &[&|out| out.extend(record.repeat(records))]);
     let value = part(2, &[&text(1, "shop")]);
     let name = part(1, &[&text(1, "service.name"), &|out| out.extend_from_slice(&value)]);

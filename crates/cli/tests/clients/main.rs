@@ -9,6 +9,7 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 mod intake;
+mod syslog;
 
 use std::{
     collections::HashMap,
@@ -109,9 +110,7 @@ fn stored(told: &Path) -> Vec<u64> {
     // The last line may be half of one.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let ranges = whole.lines().filter_map(|line| line.split_once(' '));
-    ranges
-        .flat_map(|(first, end)| first.parse::<u64>().unwrap()..end.parse().unwrap())
-        .collect()
+    ranges.flat_map(|(first, end)| first.parse::<u64>().unwrap()..end.parse().unwrap()).collect()
 }
 
 /// An address that a daemon can have again after its end.

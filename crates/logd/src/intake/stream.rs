@@ -240,7 +240,15 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         let (verdict, mut told) = oneshot::channel();
         let Client { peer, tenant, .. } = &self.client;
         let (peer, tenant) = (*peer, tenant.clone());
-        let deposit = Deposit { peer, tenant, body, framing: P::FRAMING, room: None, rejected_max: 0, verdict };
+        let deposit = Deposit {
+            peer,
+            tenant,
+            body,
+            framing: P::FRAMING,
+            room: None,
+            rejected_max: 0,
+            verdict,
+        };
         let stalled = || End::Broken("nothing more can be stored");
         self.shared.deposits.send(deposit).await.map_err(|_| stalled())?;
         let mut is_draining = false;
