@@ -182,8 +182,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// What becomes of lines that are no JSON: an object with the text of the line, for syslog with its fields too; lines
-    /// of JSON stay as they are [default: none]
+    /// What becomes of lines that are no JSON: an object with the text of the line, for syslog with its fields too;
+    /// lines of JSON stay as they are [default: none]
     #[arg(long, value_enum)]
     wrap: Option<Wrap>,
 

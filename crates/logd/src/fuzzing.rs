@@ -184,8 +184,8 @@ fn answers(said: &[u8], stored: u64) {
     }
 }
 
-/// Whatever a line is, wrapped it is JSON from which its bytes can be had back: those of the message, which ends the line,
-/// and before them fields.
+/// Whatever a line is, wrapped it is JSON from which its bytes can be had back: those of the message, which ends the
+/// line, and before them fields.
 pub fn wrap(line: &[u8]) {
     for wrap in [Wrap::Raw, Wrap::Syslog] {
         let mut wrapped = Vec::new();
@@ -215,8 +215,8 @@ pub fn wrap(line: &[u8]) {
     }
 }
 
-/// Whatever comes by RELP, it is the same in whatever pieces, and each answer is one of the protocol. What is stored are
-/// counted messages.
+/// Whatever comes by RELP, it is the same in whatever pieces, and each answer is one of the protocol. What is stored
+/// are counted messages.
 pub fn relp(bytes: &[u8], piece_bytes: usize) {
     let limits = limits(1, true);
     let whole = intake::try_relp(bytes.chunks(bytes.len().max(1)), &limits);

@@ -1,9 +1,10 @@
-//! `--http-intake`, `--relp-intake` and `--fluent-intake`: lines by the protocols of other programs, answered when they are stored.
+//! `--http-intake`, `--relp-intake` and `--fluent-intake`: lines by the protocols of other programs, answered when they
+//! are stored.
 //!
-//! Few programs speak the daemon's own protocol. A tokio runtime (`server`) accepts connections
-//! (`listener`) and serves them by what is spoken on their port (`http`; `relp` and `fluent` over `stream`). The depot, a thread, validates and stores the
-//! lines, by the rules and the storage of all other connections, on a `ringwise::Ring` that the runtime drives. It has a
-//! stream of its own, after those of the daemon's threads.
+//! Few programs speak the daemon's own protocol. A tokio runtime (`server`) accepts connections (`listener`) and serves
+//! them by what is spoken on their port (`http`; `relp` and `fluent` over `stream`). The depot, a thread, validates and
+//! stores the lines, by the rules and the storage of all other connections, on a `ringwise::Ring` that the runtime
+//! drives. It has a stream of its own, after those of the daemon's threads.
 //!
 //! It does not number lines: a client that got no answer sends them again, and its lines may then be stored twice.
 

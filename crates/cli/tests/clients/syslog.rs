@@ -128,8 +128,8 @@ fn omrelp_of_rsyslog() {
     }
 }
 
-/// It has no acknowledgements, so what was on its way when the daemon was killed is lost: at most what the kernel's buffers
-/// on both sides had.
+/// It has no acknowledgements, so what was on its way when the daemon was killed is lost: at most what the kernel's
+/// buffers on both sides had.
 #[test]
 fn omfwd_of_rsyslog() {
     if installed().is_none() {

@@ -258,6 +258,26 @@ fn silent_sessions_end_if_the_operator_says_so() {
     assert_eq!(count(&said, "ended for silence"), 1, "{said}");
 }
 
+/// A session that is silent may have lost its client: the kernel asks for it.
+#[test]
+fn a_silent_session_has_a_timer_of_keepalives() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some((daemon, address)) = start("epoll", directory.path(), &[]) else { return };
+    let client = Client::new(address);
+    let peer = client.0.get_ref().local_addr().unwrap().port();
+    let (own, peer) = (format!(":{:04X} ", address.port()), format!(":{peer:04X} "));
+    // Its acknowledgement of the answer ends the timer of retransmissions.
+    wait_until("the timer", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = table.lines().find(|line| {
+            line.find(&own).zip(line.find(&peer)).is_some_and(|(own, peer)| own < peer)
+        });
+        // proc_net_tcp.rst: the timer that is active, 02 for that of keepalives.
+        line.unwrap().split_whitespace().nth(5).unwrap().starts_with("02:")
+    });
+    daemon.end();
+}
+
 /// Sends messages, a window of 128 at a time, until the daemon is gone; gives how many were answered.
 fn load(address: SocketAddr, (round, number): (usize, usize), seen: &AtomicUsize) -> usize {
     let mut client = Client::new(address);

@@ -1,8 +1,8 @@
 //! Fluent Forward, the protocol of Fluentd, Fluent Bit and the `fluent-logger` of many languages.
 //!
-//! Each event becomes a line with its tag, time and record. A message with many events is checked as a whole before any of
-//! them is stored. It is acknowledged when all of them are, if its client asked for that. There is no handshake with a
-//! shared key: TLS has certificates.
+//! Each event becomes a line with its tag, time and record. A message with many events is checked as a whole before any
+//! of them is stored. It is acknowledged when all of them are, if its client asked for that. There is no handshake with
+//! a shared key: TLS has certificates.
 
 mod event;
 mod item;

@@ -2,13 +2,14 @@
 
 use std::{
     net::TcpListener,
+    os::fd::OwnedFd,
     sync::{Arc, PoisonError},
     thread,
     time::Duration,
 };
 
 use ringwise::{BackendChoice, Local};
-use ringwise_serve::ServeError;
+use ringwise_serve::{ServeError, give_up_after};
 use tokio::{
     runtime::Runtime,
     sync::{Semaphore, mpsc, oneshot, watch},
@@ -24,7 +25,7 @@ use super::{
     relp::Relp,
     shared::{Counts, PERMIT_BYTES, Shared},
 };
-use crate::{error::LogdError, monitoring::log};
+use crate::{error::LogdError, monitoring::log, worker::PATIENCE};
 
 /// How often it looks whether the daemon drains.
 const DRAIN_LOOK_TIME: Duration = Duration::from_millis(100);
@@ -97,6 +98,9 @@ impl Protocol {
         (shared, connections_max): (&Arc<Shared>, usize),
         serving: &mut JoinSet<()>,
     ) -> Result<(), LogdError> {
+        // A session may be silent for days, and its client gone.
+        let same = listener.try_clone().map_err(LogdError::failed)?;
+        give_up_after(&OwnedFd::from(same).into(), PATIENCE)?;
         listener.set_nonblocking(true).map_err(LogdError::failed)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(LogdError::failed)?;
         let shared = shared.clone();

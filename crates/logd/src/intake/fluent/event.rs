@@ -91,8 +91,8 @@ impl Message {
         self.chunk.clone().map(|chunk| &bytes[chunk])
     }
 
-    /// Appends the line of the next event; says whether there was one. Of a line that is longer than it may be, as much is
-    /// written as shows that.
+    /// Appends the line of the next event; says whether there was one. Of a line that is longer than it may be, as much
+    /// is written as shows that.
     pub(super) fn write_line(&mut self, bytes: &[u8], line_max: usize, out: &mut Vec<u8>) -> bool {
         if self.is_done() {
             return false;

@@ -1,8 +1,8 @@
 //! Values of MessagePack as JSON.
 //!
 //! What JSON does not have is told apart from what it has: bytes that are no text become `{"hex":"..."}`, other types
-//! `{"ext":TYPE,"hex":"..."}`, and numbers that are none strings. Text in binary is text, since many clients send it so.
-//! A key that is no text becomes the text of its JSON.
+//! `{"ext":TYPE,"hex":"..."}`, and numbers that are none strings. Text in binary is text, since many clients send it
+//! so. A key that is no text becomes the text of its JSON.
 
 use std::io::Write as _;
 

@@ -1,10 +1,10 @@
 //! Fields of a syslog line, by RFC 5424 and, as far as senders agree, RFC 3164.
 //!
-//! Fields are cut out of the line and not interpreted: a time without a year or a zone stays one. What does not follow the
-//! grammar stays in the text of the message, so nothing of a line is lost.
+//! Fields are cut out of the line and not interpreted: a time without a year or a zone stays one. What does not follow
+//! the grammar stays in the text of the message, so nothing of a line is lost.
 //!
-//! The crate `syslog_loose` parses more forms. It turns times into dates, for which it has to guess years and zones, and
-//! drops the text that it parsed.
+//! The crate `syslog_loose` parses more forms. It turns times into dates, for which it has to guess years and zones,
+//! and drops the text that it parsed.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
