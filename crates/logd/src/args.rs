@@ -30,9 +30,11 @@ use crate::{
     disk::segment::{retention::Policy, writing::appender::Limits as SegmentLimits},
     error::LogdError,
     guarantee::Guarantee,
+    intake::Protocol,
     lines::{
         framing::Framing,
         json::{DEPTH_MAX, Field, Rules},
+        wrap::Wrap,
     },
     live::{Care, Live},
     monitoring::log::Form,
@@ -180,6 +182,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
+    /// What becomes of lines that are no JSON: an object with the text of the line, for syslog with its fields too;
+    /// lines of JSON stay as they are [default: none]
+    #[arg(long, value_enum)]
+    wrap: Option<Wrap>,
+
     /// The longest line, without its end [default: 1m]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
     max_line: Option<usize>,
@@ -260,9 +267,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http_intake: Option<SocketAddr>,
 
-    /// Connections open at a time with --http-intake; more wait to be accepted [default: 1000]
+    /// Address to take lines by RELP, as omrelp of rsyslog sends them [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    relp_intake: Option<SocketAddr>,
+
+    /// Address to take events by Fluent Forward, as Fluentd and Fluent Bit send them [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    fluent_intake: Option<SocketAddr>,
+
+    /// Connections open at a time on each port of the intake (--http-intake, --relp-intake, --fluent-intake); more wait
+    /// to be accepted [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    http_connections: Option<u32>,
+    intake_connections: Option<u32>,
 
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
@@ -319,7 +335,9 @@ pub(crate) struct Options {
     pub(crate) log: Form,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) http_intake: Option<SocketAddr>,
-    pub(crate) http_connections: u32,
+    pub(crate) relp_intake: Option<SocketAddr>,
+    pub(crate) fluent_intake: Option<SocketAddr>,
+    pub(crate) intake_connections: u32,
     pub(crate) tenants: Vec<Rule>,
     pub(crate) live: Live,
 }
@@ -336,6 +354,18 @@ fn default_threads(budget: Option<usize>, line_max: usize, has_intake: bool) -> 
 
 fn default_budget(threads: usize) -> usize {
     (256 << 20).max(threads * (16 << 20))
+}
+
+impl Options {
+    /// The ports of the intake: the option, what is spoken, and where.
+    pub(crate) fn intakes(&self) -> impl Iterator<Item = (&'static str, Protocol, SocketAddr)> {
+        let all = [
+            ("--http-intake", Protocol::Http, self.http_intake),
+            ("--relp-intake", Protocol::Relp, self.relp_intake),
+            ("--fluent-intake", Protocol::Fluent, self.fluent_intake),
+        ];
+        all.into_iter().filter_map(|(option, protocol, address)| Some((option, protocol, address?)))
+    }
 }
 
 impl ServeArgs {
@@ -365,12 +395,13 @@ impl ServeArgs {
         }
         let line_max = either!(max_line).unwrap_or(1 << 20);
         let budget = either!(budget);
-        let http_intake = either!(http_intake);
+        let (http_intake, relp_intake) = (either!(http_intake), either!(relp_intake));
+        let fluent_intake = either!(fluent_intake);
+        let has_intake = http_intake.or(relp_intake).or(fluent_intake).is_some();
         let threads = either!(threads).or(serving);
-        let threads =
-            threads.unwrap_or_else(|| default_threads(budget, line_max, http_intake.is_some()));
+        let threads = threads.unwrap_or_else(|| default_threads(budget, line_max, has_intake));
         // What another number would be is for the next start: these are who share it.
-        let sharers = serving.unwrap_or(threads) as usize + usize::from(http_intake.is_some());
+        let sharers = serving.unwrap_or(threads) as usize + usize::from(has_intake);
         let depth_max = either!(max_depth).unwrap_or(64);
         let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
@@ -379,6 +410,7 @@ impl ServeArgs {
             line_max,
             long_lines: either!(long_lines).unwrap_or(LongLines::DeadLetter),
             framing: either!(framing).unwrap_or(Framing::Lines),
+            wrap: either!(wrap).unwrap_or_default(),
             budget_each: either!(connection_budget).unwrap_or(4 << 20),
             budget_all: budget / sharers,
             // More saves no call that counts, and leaves the processor's caches.
@@ -434,7 +466,9 @@ impl ServeArgs {
             drain: either!(drain).unwrap_or(Duration::from_secs(5)),
             http: either!(http),
             http_intake,
-            http_connections: either!(http_connections).unwrap_or(1000),
+            relp_intake,
+            fluent_intake,
+            intake_connections: either!(intake_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
             log: either!(log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },

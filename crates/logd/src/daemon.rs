@@ -64,18 +64,18 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         say: Arc::new(|remark| log::remark("server", remark)),
     };
     let _lock = lock(&options.directory)?;
-    let streams = options.threads + u32::from(options.http_intake.is_some());
+    let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
     let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
     let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;
-    let http_intake = listen("--http-intake", options.http_intake)?;
+    let ports = intake_ports(options)?;
     let own = order.clone();
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let panel = server.panel();
-    let intake = start_intake(options, (own, http_intake), (&panel, signals.handle()))?;
+    let intake = start_intake(options, (own, ports), (&panel, signals.handle()))?;
     let facts = Facts {
         directory: options.directory.clone(),
         address: server.address().to_string(),
@@ -90,7 +90,8 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         monitor.start()?;
     }
     let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
-    let told = tell(out, server.address(), http, intake.as_ref().map(Intake::url));
+    let taking = intake.as_ref().map(Intake::told).unwrap_or_default();
+    let told = tell(out, server.address(), http, &taking);
     told.map_err(|error| LogdError::output(&error))?;
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
@@ -105,6 +106,15 @@ fn listen(option: &str, address: Option<SocketAddr>) -> Result<Option<TcpListene
         bound.map_err(|error| LogdError::listening(option, address, &error))
     };
     address.map(bind).transpose()
+}
+
+/// Listens on the ports of the intake.
+fn intake_ports(options: &Options) -> Result<Vec<(intake::Protocol, TcpListener)>, LogdError> {
+    let mut ports = Vec::new();
+    for (option, protocol, address) in options.intakes() {
+        ports.extend(listen(option, Some(address))?.map(|listener| (protocol, listener)));
+    }
+    Ok(ports)
 }
 
 /// What all threads are built from.
@@ -124,15 +134,18 @@ fn order(
     Order { storage, drain: options.drain, live: live.clone(), tenants, addresses: Arc::default() }
 }
 
-/// Takes requests with lines, if that was asked for, until the daemon drains. If they cannot be stored any more, the
+/// Takes lines by other protocols, if that was asked for, until the daemon drains. If they cannot be stored any more, the
 /// daemon ends.
 fn start_intake(
     options: &Options,
-    (order, listener): (Order, Option<TcpListener>),
+    (order, ports): (Order, Vec<(intake::Protocol, TcpListener)>),
     (panel, signals): (&Panel<Stats>, Handle),
 ) -> Result<Option<Intake>, LogdError> {
-    let Some(listener) = listener else { return Ok(None) };
+    if ports.is_empty() {
+        return Ok(None);
+    }
     let order = intake::Order {
+        ports,
         parts: intake::Parts {
             storage: order.storage,
             live: order.live,
@@ -142,10 +155,10 @@ fn start_intake(
         },
         backend: options.engine.backend(),
         threads: options.threads,
-        connections_max: options.http_connections as usize,
+        connections_max: options.intake_connections as usize,
         drain: options.drain,
     };
-    let intake = Intake::start(listener, order, move || signals.close())?;
+    let intake = Intake::start(order, move || signals.close())?;
     let counts = intake.counts();
     panel.add_beside(move |until| counts.ask(until));
     let panel = panel.clone();
@@ -180,11 +193,11 @@ fn tell(
     out: &mut impl Write,
     address: SocketAddr,
     http: Option<SocketAddr>,
-    intake: Option<String>,
+    taking: &[String],
 ) -> io::Result<()> {
     writeln!(out, "listening on {address}")?;
-    if let Some(url) = intake {
-        writeln!(out, "taking requests on {url}")?;
+    for line in taking {
+        writeln!(out, "{line}")?;
     }
     if let Some(address) = http {
         writeln!(out, "status page on http://{address}/")?;
@@ -193,12 +206,12 @@ fn tell(
 }
 
 /// Descriptors that it has beside what any server has: of segments that wait for their seal, of which
-/// each thread ends up to two after it saw that one more may, of requests for its page, and of those with lines.
+/// each thread ends up to two after it saw that one more may, of requests for its page, and of the intake's.
 fn descriptors_beside(options: &Options) -> u64 {
     let (mut streams, mut requests) = (u64::from(options.threads), http::REQUESTS_MAX as u64);
-    if options.http_intake.is_some() {
-        (streams, requests) = (streams + 1, requests + u64::from(options.http_connections));
-    }
+    let ports = options.intakes().count() as u64;
+    streams += ports.min(1);
+    requests += ports * u64::from(options.intake_connections);
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
     2 * segments + requests
 }
@@ -242,7 +255,9 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("log", before.log != after.log),
         ("http", before.http != after.http),
         ("http-intake", before.http_intake != after.http_intake),
-        ("http-connections", before.http_connections != after.http_connections),
+        ("relp-intake", before.relp_intake != after.relp_intake),
+        ("fluent-intake", before.fluent_intake != after.fluent_intake),
+        ("intake-connections", before.intake_connections != after.intake_connections),
         ("tenant", before.tenants != after.tenants),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];

@@ -20,9 +20,11 @@ use crate::{
         reading::{reader::read_all, source::InMemory},
     },
     guarantee::Guarantee,
+    intake,
     lines::{
         framing::{Frame, Framer, Framing, octets::Octets},
         json::Rules,
+        wrap::Wrap,
     },
     monitoring::stats::Stats,
     session::{
@@ -137,7 +139,7 @@ pub fn greeting(bytes: &[u8], piece_bytes: usize, is_counted: bool) {
     panic!("the connection does not end");
 }
 
-fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
+pub(crate) fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
     Limits {
         rules: Rules::new(8, Vec::new()),
         line_max: 200,
@@ -147,6 +149,7 @@ fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
             LongLines::DeadLetter
         },
         framing: if is_counted { Framing::OctetCounting } else { Framing::Lines },
+        wrap: [Wrap::None, Wrap::Raw, Wrap::Syslog][piece_bytes % 3],
         budget_each: 1000,
         budget_all: 10_000,
         commit_max: usize::MAX,
@@ -178,6 +181,65 @@ fn answers(said: &[u8], stored: u64) {
             (Some("E"), Some("1")) => {}
             _ => panic!("{line:?} is no answer"),
         }
+    }
+}
+
+/// Whatever a line is, wrapped it is JSON from which its bytes can be had back: those of the message, which ends the
+/// line, and before them fields.
+pub fn wrap(line: &[u8]) {
+    for wrap in [Wrap::Raw, Wrap::Syslog] {
+        let mut wrapped = Vec::new();
+        wrap.write(line, &mut wrapped);
+        // An object of elements of lists.
+        Rules::new(4, Vec::new()).check(&wrapped).expect("JSON");
+        assert!(!wrapped.contains(&b'\n'));
+        let value: serde_json::Value = serde_json::from_slice(&wrapped).expect("JSON");
+        let text = |name: &str| value[name].as_str();
+        let message = match text("message_hex") {
+            Some(hex) => (0..hex.len() / 2)
+                .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("digits"))
+                .collect(),
+            None => text("message").expect("a message").as_bytes().to_vec(),
+        };
+        let mut before = line.strip_suffix(&message[..]).expect("the message ends the line");
+        if wrap == Wrap::Raw {
+            assert_eq!(before, b"");
+        }
+        // Without a facility there are no fields, and all is the message.
+        assert!(before.is_empty() || text("facility").is_some());
+        for name in ["timestamp", "host", "app_name", "procid", "msgid"] {
+            let Some(field) = text(name) else { continue };
+            let place = memchr::memmem::find(before, field.as_bytes()).expect("a part of the line");
+            before = &before[place + field.len()..];
+        }
+    }
+}
+
+/// Whatever comes by RELP, it is the same in whatever pieces, and each answer is one of the protocol. What is stored
+/// are counted messages.
+pub fn relp(bytes: &[u8], piece_bytes: usize) {
+    let limits = limits(1, true);
+    let whole = intake::try_relp(bytes.chunks(bytes.len().max(1)), &limits);
+    assert_eq!(whole, intake::try_relp(bytes.chunks(piece_bytes.max(1)), &limits));
+    let stored = frames(&mut whole.stored.chunks(bytes.len().max(1)), usize::MAX - 2, true);
+    assert!(stored.iter().all(|(_, kind)| kind == "line" || kind.starts_with("broken")));
+    let said = std::str::from_utf8(&whole.said).expect("answers are text");
+    let answers = said.matches(" rsp 6 200 OK\n").count();
+    assert!(answers >= stored.len(), "{answers} answers, {} stored", stored.len());
+}
+
+/// The same by Fluent Forward. What is stored are lines of JSON, or too long.
+pub fn fluent(bytes: &[u8], piece_bytes: usize) {
+    let limits = limits(1, false);
+    let whole = intake::try_fluent(bytes.chunks(bytes.len().max(1)), &limits);
+    assert_eq!(whole, intake::try_fluent(bytes.chunks(piece_bytes.max(1)), &limits));
+    let stored = whole.stored.split_inclusive(|byte| *byte == b'\n');
+    for line in stored {
+        let line = line.strip_suffix(b"\n").expect("a whole line");
+        let judged = Rules::new(128, Vec::new()).check(line);
+        // Values nest in an object, which counts.
+        let is_deep = judged.is_err_and(|invalid| invalid.reason.code() == "depth");
+        assert!(judged.is_ok() || is_deep || line.len() == limits.line_max + 1, "{judged:?}");
     }
 }
 
@@ -234,7 +296,7 @@ mod tests {
     /// A minute of a fuzzer finds more; this sees that what it looks at holds at all.
     #[test]
     fn random_bytes_and_nearly_right_ones() {
-        let words: [&[u8]; 19] = [
+        let words: [&[u8]; 27] = [
             b"LOGD 1",
             b"\n",
             b"\r\n",
@@ -254,6 +316,14 @@ mod tests {
             b"GET ",
             b" HTTP/1.1",
             b"\x16\x03",
+            b"1 open 15 commands=syslog\n",
+            b"2 syslog 2 {}\n",
+            b"3 close 0\n",
+            b"<13>Oct 11 22:14:15 h su[1]: ",
+            b"<13>1 - h a - - [x a=\"\"]",
+            b"\x93\xa1a\x01\x80",
+            b"\x93\xa1a\xc4\x06\x92\x01\x80\x92\x01\x80\x81\xa5chunk\x90",
+            b"\x92",
         ];
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..3000 {
@@ -261,8 +331,11 @@ mod tests {
             let bytes: Vec<u8> =
                 (0..count).flat_map(|_| words[random.usize(..words.len())].to_vec()).collect();
             let (piece, is_counted) = (random.usize(1..20), random.bool());
+            wrap(&bytes);
             framing(&bytes, piece, random.usize(1..20), is_counted);
             greeting(&bytes, piece, is_counted);
+            relp(&bytes, piece);
+            fluent(&bytes, piece);
             configuration(&String::from_utf8_lossy(&bytes));
         }
     }

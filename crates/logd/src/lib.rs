@@ -1,10 +1,11 @@
 //! `ringwise logd`: takes lines of JSON over TCP or TLS, validates them, stores them, and acknowledges them.
 //!
 //! An acknowledgement means that the line is on stable storage, unless `--ack` asks for less. The daemon never
-//! changes a line. It sends nothing to a client that did not ask for acknowledgements.
+//! changes a line that is JSON. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
-//! `disk`, `worker` (one thread's loop), `intake` (HTTP), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
+//! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent
+//! Forward), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
 //! verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
 
 #![forbid(unsafe_code)]

@@ -55,7 +55,7 @@ const OPERATIONS_EACH: usize = 3;
 const OPERATIONS_BESIDE: usize = 32;
 
 /// Time within which a peer that vanished is noticed.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the worker looks for connections that exceed a time limit.
 const LOOK_TIME: Duration = Duration::from_millis(900);
 /// How often a drain looks at the clock.

@@ -25,6 +25,20 @@ pub(crate) const OPERATIONS: usize = 2 * ACCEPTS;
 /// How long the door accepts nothing when the next accept would fail too.
 const REST: Duration = Duration::from_millis(20);
 
+/// Lets the kernel end connections of a listener whose peer vanished. It does so if it had no answer to keepalives or
+/// data for about `patience`, at least two seconds. Accepted sockets inherit this from the listener
+/// (net/ipv4/tcp_minisocks.c, tcp_create_openreq_child), so it costs no syscall per connection.
+///
+/// # Errors
+///
+/// The kernel refuses the options.
+pub fn give_up_after(listener: &Descriptor, patience: Duration) -> Result<(), ServeError> {
+    let interval = (patience / 8).max(Duration::from_secs(1));
+    let keepalive = net::KeepAlive { idle: patience / 2, interval, count: 4 };
+    net::set_keepalive(listener, Some(keepalive)).map_err(ServeError::new)?;
+    net::set_user_timeout(listener, patience).map_err(ServeError::new)
+}
+
 /// A listener and its share of the places.
 #[derive(Debug)]
 pub struct Door {
@@ -88,19 +102,13 @@ impl Door {
         self.listener.as_ref().ok_or_else(|| ServeError::new("the listener is closed"))
     }
 
-    /// Lets the kernel end connections whose peer vanished. It does so if it had no answer to keepalives or data for
-    /// about `patience`, at least two seconds. Accepted sockets inherit this from the listener
-    /// (net/ipv4/tcp_minisocks.c, tcp_create_openreq_child), so it costs no syscall per connection.
+    /// Lets the kernel end connections whose peer vanished, as [`give_up_after`] does.
     ///
     /// # Errors
     ///
     /// The door is shut, or the kernel refuses the options.
     pub fn give_up_after(&self, patience: Duration) -> Result<(), ServeError> {
-        let listener = self.listener()?;
-        let interval = (patience / 8).max(Duration::from_secs(1));
-        let keepalive = net::KeepAlive { idle: patience / 2, interval, count: 4 };
-        net::set_keepalive(listener, Some(keepalive)).map_err(ServeError::new)?;
-        net::set_user_timeout(listener, patience).map_err(ServeError::new)
+        give_up_after(self.listener()?, patience)
     }
 
     /// Returns the number of connections that were let in and have not [left](Door::left).

@@ -21,7 +21,7 @@ mod seat;
 mod server;
 
 pub use descriptors::make_room;
-pub use door::Door;
+pub use door::{Door, give_up_after};
 pub use engine::EngineChoice;
 pub use error::ServeError;
 pub use panel::{Ear, Panel, Request};

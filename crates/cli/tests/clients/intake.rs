@@ -1,4 +1,4 @@
-//! Clients of `--http-intake`.
+//! Clients of `--http-intake` and `--fluent-intake`.
 
 use std::{path::Path, process::Command};
 
@@ -44,4 +44,17 @@ fn otlp_exporter_of_node() {
     let Some(directory) = installed() else { return };
     let client = || node(&directory, "otlp_exporter.cjs");
     send_over_a_kill("OTLP by Node", "--http-intake", &[], client, of_record);
+}
+
+#[test]
+fn fluent_logger_of_node() {
+    let Some(directory) = installed() else { return };
+    let client = || node(&directory, "fluent_logger.cjs");
+    send_over_a_kill("@fluent-org/logger", "--fluent-intake", &[], client, |line| {
+        let number = line["record"]["n"].as_u64()?;
+        // A number with nine digits behind its point, which serde_json reads as a float.
+        let time = line["time"].as_f64()? - 1.6e9 - number as f64;
+        assert!((-1e-6..1e-3).contains(&time), "{line}");
+        Some(number)
+    });
 }

@@ -9,6 +9,7 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 mod intake;
+mod syslog;
 
 use std::{
     collections::HashMap,

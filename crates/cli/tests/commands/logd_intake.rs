@@ -126,7 +126,7 @@ fn lines_are_stored_before_they_are_answered_and_rejected_ones_are_named() {
         let empty = client.post("Content-Type: application/x-ndjson\r\n", b"\n").unwrap();
         assert_eq!((empty.status, &empty.body["lines"]), (200, &0.into()));
         let said = daemon.end();
-        assert!(said.contains("HTTP: 1 connections"), "{said}");
+        assert!(said.contains("intake: 1 connections"), "{said}");
         assert_eq!(cat(&[], directory.path())[2..], ["{\"a\":3}", "{\"a\":4}"]);
     }
 }
@@ -272,7 +272,7 @@ fn the_end_waits_for_no_client_that_sends_slowly() {
 #[test]
 fn an_idle_connection_gives_up_its_buffers_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let flags = ["--http-connections", "1200"];
+    let flags = ["--intake-connections", "1200"];
     let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
     // How much memory 500 connections take that have sent a request.
     let taken_kib = |clients: &mut Vec<Client>| {

@@ -267,6 +267,35 @@ fn requests_over_tls_have_the_tenant_of_the_certificate_or_of_the_token() {
     }
 }
 
+#[test]
+fn relp_over_tls_has_the_tenant_of_the_certificate() {
+    let place = Place::new();
+    place.issue("web", &[], Some("web-1"));
+    let ca = place.text("ca.pem");
+    let flags = ["--tls-client-ca", &ca, "--relp-intake", "127.0.0.1:0"];
+    let Some(mut daemon) = place.start("epoll", &flags) else { return };
+    let line = daemon.line();
+    let address = line.trim().strip_prefix("taking RELP over TLS on ").unwrap();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut client = place.client_over(stream, Some("web"), &TLS13);
+    // It goes with the last bytes of the handshake.
+    let frames = b"1 open 15 commands=syslog\n2 syslog 3 [1]\n3 syslog 3 [2]\n4 close 0\n";
+    client.get_mut().conn.writer().write_all(frames).unwrap();
+    client.get_mut().flush().unwrap();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).unwrap();
+    let answers = "2 rsp 6 200 OK\n3 rsp 6 200 OK\n4 rsp 0\n0 serverclose 0\n";
+    assert!(rest.ends_with(answers), "{rest}");
+    // In plain.
+    let mut stranger = TcpStream::connect(address).unwrap();
+    stranger.write_all(frames).unwrap();
+    let _ = stranger.read_to_end(&mut Vec::new());
+    let said = daemon.end();
+    assert!(said.contains("1 refused by TLS"), "{said}");
+    assert_eq!(cat(&["--tenant", "web-1"], &place.log()), ["[1]", "[2]"]);
+}
+
 /// A name is the certificate's tenant's own: who shows another certificate, or none, cannot take it.
 #[test]
 fn a_client_certificate_is_an_identity_for_names() {

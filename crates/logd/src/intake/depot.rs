@@ -1,6 +1,6 @@
 //! Stores the lines of requests: one thread, which commits what has arrived while the commit before was on its way.
 //!
-//! It knows nothing of HTTP. A deposit goes in, and its verdict comes out when all its lines are committed.
+//! It knows no protocol. A deposit goes in, and its verdict comes out when all its lines are committed.
 
 use std::{
     net::SocketAddr,
@@ -23,6 +23,7 @@ use crate::{
     },
     error::LogdError,
     guarantee::Guarantee,
+    lines::framing::Framing,
     live::Live,
     monitoring::stats::Stats,
     session::{
@@ -41,8 +42,10 @@ pub(super) struct Deposit {
     pub(super) tenant: Option<Arc<str>>,
     /// Whole lines. The last one may lack its line feed.
     pub(super) body: Vec<u8>,
-    /// Its share of the memory for all requests.
-    pub(super) room: OwnedSemaphorePermit,
+    /// How they are told apart.
+    pub(super) framing: Framing,
+    /// Its share of the memory for all, unless the sender keeps that until the verdict.
+    pub(super) room: Option<OwnedSemaphorePermit>,
     /// How many rejected lines its verdict lists.
     pub(super) rejected_max: usize,
     pub(super) verdict: oneshot::Sender<Verdict>,
@@ -167,7 +170,7 @@ struct Request {
     connection: Connection,
     rejected: Rejected,
     verdict: oneshot::Sender<Verdict>,
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Depot {
@@ -256,20 +259,20 @@ impl Depot {
     }
 
     fn deposit(&mut self, deposit: Deposit) {
-        let Deposit { peer, tenant, mut body, room, rejected_max, verdict } = deposit;
+        let Deposit { peer, tenant, mut body, framing, room, rejected_max, verdict } = deposit;
         if verdict.is_closed() {
             // It was told to send its lines again.
             return;
         }
         self.deposits += 1;
         let client = (peer, tenant.as_deref());
-        let connection = Connection::of_request(self.deposits, client, &self.tenants);
+        let connection = Connection::of_request(self.deposits, client, framing, &self.tenants);
         if connection.is_over_quota() {
             // A client that has gone needs no verdict, here and below.
             let _ = verdict.send(Verdict::OverQuota);
             return;
         }
-        if body.last().is_some_and(|last| *last != b'\n') {
+        if framing == Framing::Lines && body.last().is_some_and(|last| *last != b'\n') {
             body.push(b'\n');
         }
         self.counts.receives += 1;

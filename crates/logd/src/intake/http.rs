@@ -43,7 +43,7 @@ use super::{
     listener::{Readable, Speaker, has_bytes},
     shared::{Client, Shared},
 };
-use crate::{clients::refusal::Refusal as Unknown, monitoring::log};
+use crate::{clients::refusal::Refusal as Unknown, lines::framing::Framing, monitoring::log};
 pub(crate) use answer::Refusal;
 use answer::with_body;
 use exchange::Exchange;
@@ -195,8 +195,16 @@ async fn take(
     };
     let (exchange, body) = Exchange::begin(route, body, &mut room)?;
     let (verdict, told) = oneshot::channel();
-    let (peer, room, rejected_max) = (client.peer, room.take()?, exchange.rejected_max());
-    let deposit = Deposit { peer, tenant, body, room, rejected_max, verdict };
+    let rejected_max = exchange.rejected_max();
+    let deposit = Deposit {
+        peer: client.peer,
+        tenant,
+        body,
+        framing: Framing::Lines,
+        room: Some(room.take()?),
+        rejected_max,
+        verdict,
+    };
     let store = async {
         shared.deposits.send(deposit).await.map_err(|_| Refusal::Stalled)?;
         told.await.map_err(|_| Refusal::Stalled)

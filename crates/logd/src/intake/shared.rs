@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::depot::{Deposit, State};
 use crate::{
     clients::addresses::Addresses, guarantee::Guarantee, live::Live, monitoring::stats::Stats,
+    session::connection::Limits,
 };
 
 /// Storage wakes the depot each second, so one that was silent for longer hangs.
@@ -34,6 +35,7 @@ pub(crate) struct Counts {
     pub(super) turned_away: AtomicU64,
     pub(super) broken: AtomicU64,
     pub(super) tls_failures: AtomicU64,
+    pub(super) idle_ended: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) refused_items: AtomicU64,
 }
@@ -48,6 +50,7 @@ impl Counts {
             turned_away: self.turned_away.load(Ordering::Relaxed),
             broken: self.broken.load(Ordering::Relaxed),
             tls_failures: self.tls_failures.load(Ordering::Relaxed),
+            idle_ended: self.idle_ended.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
             refused_items: self.refused_items.load(Ordering::Relaxed),
             ..stats
@@ -90,6 +93,11 @@ impl Shared {
     /// What may change while the daemon runs.
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limits that apply now.
+    pub(super) fn limits(&self) -> Limits {
+        self.live().limits.clone()
     }
 
     /// Waits for the end of the intake.

@@ -6,7 +6,10 @@
 
 use std::io::Write;
 
-use crate::lines::json::Reason;
+use crate::lines::{
+    json::Reason,
+    text::{quote, quote_hex},
+};
 
 /// A record takes no more lines when it has so many bytes.
 const SHARED_BYTES_MAX: usize = 16 << 10;
@@ -224,23 +227,6 @@ impl Open {
 /// Appends a number of JSON.
 fn number(number: u64, batch: &mut Vec<u8>) {
     serde_json::to_writer(batch, &number).expect("numbers are JSON, and a vector takes all of it");
-}
-
-/// Appends a string of JSON.
-fn quote(text: &str, batch: &mut Vec<u8>) {
-    serde_json::to_writer(batch, text).expect("strings are JSON, and a vector takes all of it");
-}
-
-/// Appends a string of JSON, of two digits for each byte.
-fn quote_hex(bytes: &[u8], batch: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    batch.reserve(2 * bytes.len() + 2);
-    batch.push(b'"');
-    for byte in bytes {
-        batch.push(DIGITS[usize::from(byte >> 4)]);
-        batch.push(DIGITS[usize::from(byte & 15)]);
-    }
-    batch.push(b'"');
 }
 
 #[cfg(test)]

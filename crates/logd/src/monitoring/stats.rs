@@ -114,6 +114,7 @@ counts! {[
     accepted_lines "accepted_lines" "Lines stored or being stored",
     rejected_lines "rejected_lines" "Lines that became dead letters",
     refused_lines "refused_lines" "Lines that were too long and not stored",
+    wrapped_lines "wrapped_lines" "Accepted lines that were no JSON and were wrapped",
     received_bytes "received_bytes" "Bytes received, including those of TLS itself",
     receives "receives" "Receives with bytes",
     committed_bytes "committed_bytes" "Bytes of lines and dead letters committed",
@@ -142,9 +143,9 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stats {
             connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
-            idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, received_bytes,
-            receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls, stalled, low,
-            dead_segments, enters, refused_requests, refused_items, ..
+            idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, wrapped_lines,
+            received_bytes, receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls,
+            stalled, low, dead_segments, enters, refused_requests, refused_items, ..
         } = self;
         let refused_greetings = refused_greetings.sum();
         write!(
@@ -153,8 +154,8 @@ impl fmt::Display for Stats {
              open, {broken} broken, {tls_failures} refused by TLS, {misdirected} misdirected, \
              {idle_ended} ended for silence, {refused_greetings} greetings refused; \
              {accepted_lines} lines accepted, {rejected_lines} rejected; {refused_lines} refused for their \
-             length; {received_bytes} bytes received by {receives} receives, {committed_bytes} committed by \
-             {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
+             length, {wrapped_lines} wrapped; {received_bytes} bytes received by {receives} receives, \
+             {committed_bytes} committed by {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
              stopped, {stalls} stalls, {stalled} threads stalled, {low} short of space, {dead_segments} dead \
              segments, {enters} enters, {refused_requests} requests and {refused_items} items refused"
         )

@@ -20,6 +20,7 @@ use crate::{
     lines::{
         framing::{Frame, Framer, Framing, octets::Octets},
         letter::{Cause, Fault, Letter},
+        wrap::Wrap,
     },
     monitoring::{log, stats::Stats},
     session::{
@@ -38,6 +39,7 @@ mod opening;
 mod request;
 mod state;
 mod wish;
+mod wrapped;
 
 pub(crate) use batch::Batch;
 use batch::Run;
@@ -66,13 +68,16 @@ pub(crate) struct Desk<'a> {
 impl Desk<'_> {
     /// Looks at what may produce lines, and counts them.
     pub(crate) fn counting<R>(&mut self, look: impl FnOnce(&mut Self) -> R) -> R {
-        let lines = |batch: &Batch| (batch.line_count, batch.letter_count, batch.refused_count);
+        let lines = |batch: &Batch| {
+            [batch.line_count, batch.letter_count, batch.refused_count, batch.wrapped_count]
+        };
         let before = lines(self.batch);
         let seen = look(self);
         let after = lines(self.batch);
-        self.counts.accepted_lines += after.0 - before.0;
-        self.counts.rejected_lines += after.1 - before.1;
-        self.counts.refused_lines += after.2 - before.2;
+        self.counts.accepted_lines += after[0] - before[0];
+        self.counts.rejected_lines += after[1] - before[1];
+        self.counts.refused_lines += after[2] - before[2];
+        self.counts.wrapped_lines += after[3] - before[3];
         seen
     }
 }
@@ -381,6 +386,10 @@ impl Connection {
                 };
                 match checked {
                     Ok(()) => self.accept(line, place, run, batch),
+                    Err(invalid) if limits.wraps(invalid.reason) => {
+                        run.copy(batch);
+                        self.wrap(line, limits, batch);
+                    }
                     Err(invalid) => {
                         let cause = Cause::Invalid(invalid.reason);
                         let (offset, bytes) = (invalid.offset as u64, line.len() as u64);
@@ -396,6 +405,10 @@ impl Connection {
             Frame::Broken { line, offset } => {
                 self.speak();
                 self.sequence += 1;
+                if limits.wrap != Wrap::None {
+                    // Octets are never in a run.
+                    return self.wrap(line, limits, batch);
+                }
                 let (offset, bytes) = (offset as u64, line.len() as u64);
                 self.reject(Fault { cause: Cause::LineEnd, offset, bytes }, line, batch);
             }

@@ -21,6 +21,8 @@ const MOMENT: Duration = Duration::from_millis(1);
 pub(crate) struct Batch {
     pub(crate) lines: Vec<u8>,
     pub(crate) line_count: u64,
+    /// Of these, lines that were wrapped.
+    pub(crate) wrapped_count: u64,
     pub(crate) letters: Vec<u8>,
     /// Lines that were rejected. Several may share a record.
     pub(crate) letter_count: u64,

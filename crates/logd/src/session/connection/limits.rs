@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::{
     clients::{names::NameRule, tokens::Tokens},
-    lines::{framing::Framing, json::Rules},
+    lines::{framing::Framing, json::Rules, wrap::Wrap},
 };
 
 /// What applies to all connections.
@@ -17,6 +17,8 @@ pub(crate) struct Limits {
     pub(crate) line_max: usize,
     pub(crate) long_lines: LongLines,
     pub(crate) framing: Framing,
+    /// What becomes of lines that are no JSON.
+    pub(crate) wrap: Wrap,
     /// Uncommitted bytes of a connection from which on nothing more is received.
     pub(crate) budget_each: usize,
     /// The same for all connections of a thread.

@@ -12,9 +12,10 @@ impl Connection {
     pub(crate) fn of_request(
         number: u64,
         (peer, tenant): (SocketAddr, Option<&str>),
+        framing: Framing,
         tenants: &Tenants,
     ) -> Connection {
-        let mut own = Connection::new(number, Some(peer), Framing::Lines, None, tenants);
+        let mut own = Connection::new(number, Some(peer), framing, None, tenants);
         (own.greeting, own.opening) = (Greeting::Wanted, Opening::Lines);
         own.is_request = true;
         if let Some(tenant) = tenant {

@@ -26,6 +26,7 @@ impl Table {
             line_max: 100,
             long_lines: LongLines::DeadLetter,
             framing: Framing::Lines,
+            wrap: Wrap::None,
             budget_each: 300,
             budget_all: 1000,
             commit_max: usize::MAX,

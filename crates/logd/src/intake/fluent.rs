@@ -1,0 +1,125 @@
+//! Fluent Forward, the protocol of Fluentd, Fluent Bit and the `fluent-logger` of many languages.
+//!
+//! Each event becomes a line with its tag, time and record. A message with many events is checked as a whole before any
+//! of them is stored. It is acknowledged when all of them are, if its client asked for that. There is no handshake with
+//! a shared key: TLS has certificates.
+
+mod event;
+mod item;
+mod json;
+
+use std::sync::Arc;
+
+use super::{
+    listener::{Readable, Speaker},
+    shared::{Client, Shared},
+    stream::{self, Next, Protocol, Seen, Taken, Wrong},
+};
+use crate::{lines::framing::Framing, session::connection::Limits};
+use event::Message;
+use item::Scan;
+
+/// Lines are stored when there are so many bytes of them.
+const PIECE_BYTES: usize = 256 << 10;
+/// A heartbeat: the value nil alone.
+const NIL: u8 = 0xc0;
+/// `{"ack": ...}` up to its value.
+const ACK: &[u8] = b"\x81\xa3ack";
+
+/// The protocol.
+#[derive(Clone, Copy)]
+pub(super) struct Fluent;
+
+impl Speaker for Fluent {
+    async fn converse<S: Readable>(&self, stream: S, client: Client, shared: &Arc<Shared>) {
+        stream::converse::<Session>(stream, client, shared).await;
+    }
+}
+
+/// A connection.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// How far the end of the first message was looked for.
+    scan: Scan,
+    /// The message of which lines are stored. Its bytes are the first ones.
+    current: Option<Message>,
+    /// The most bytes of a message.
+    most: usize,
+}
+
+impl Protocol for Session {
+    const NAME: &'static str = "Fluent Forward";
+    const FRAMING: Framing = Framing::Lines;
+    const FAREWELL: &'static [u8] = b"";
+
+    fn look(&mut self, bytes: &[u8], most: usize) -> Result<Seen, Wrong> {
+        self.most = most;
+        match bytes.first() {
+            None => return Ok(Seen::Part { least: 1, most }),
+            Some(&NIL) => return Ok(Seen::Whole { memory: 2 * most }),
+            Some(&first) if !item::begins_array(first) => {
+                return Err(wrong("a message is no array"));
+            }
+            Some(_) => {}
+        }
+        let least = self.scan.advance(bytes).map_err(wrong)?;
+        match least <= bytes.len() {
+            // Lines of the message, and the message unpacked.
+            true => Ok(Seen::Whole { memory: 2 * most }),
+            false if least > most => Err(wrong("a message is too long (--connection-budget)")),
+            false => Ok(Seen::Part { least, most }),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<Taken, Wrong> {
+        let mut taken = Taken::default();
+        while taken.body.len() < PIECE_BYTES {
+            let rest = &bytes[taken.used..];
+            let Some(mut message) = self.next(rest, taken.used == 0)? else { break };
+            while taken.body.len() < PIECE_BYTES
+                && message.write_line(rest, limits.line_max, &mut taken.body)
+            {}
+            if !message.is_done() {
+                self.current = Some(message);
+                taken.next = Next::Rest;
+                return Ok(taken);
+            }
+            if let Some(chunk) = message.chunk(rest) {
+                taken.answers.extend_from_slice(ACK);
+                taken.answers.extend_from_slice(chunk);
+            }
+            taken.used += message.bytes();
+            self.scan = Scan::default();
+        }
+        Ok(taken)
+    }
+}
+
+impl Session {
+    /// The message that bytes begin with, or the rest of it; none, if it is not whole. A message that is packed, or
+    /// wrong, is looked at when those before it are stored.
+    fn next(&mut self, bytes: &[u8], is_first: bool) -> Result<Option<Message>, Wrong> {
+        if let Some(message) = self.current.take() {
+            return Ok(Some(message));
+        }
+        if bytes.first() == Some(&NIL) {
+            return Ok(Some(Message::heartbeat()));
+        }
+        let is_array = bytes.first().is_some_and(|first| item::begins_array(*first));
+        let end = Scan::default().advance(bytes).ok().filter(|end| is_array && *end <= bytes.len());
+        let Some(end) = end else { return Ok(None) };
+        match Message::read(&bytes[..end], if is_first { self.most } else { 0 }) {
+            Ok(message) => Ok(Some(message)),
+            Err(why) if is_first => Err(wrong(why)),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The protocol has no word for errors.
+fn wrong(why: &'static str) -> Wrong {
+    Wrong { why, answer: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests;
