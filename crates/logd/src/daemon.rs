@@ -34,6 +34,7 @@ use crate::{
         monitor::{Facts, Monitor},
         stats::Stats,
     },
+    ship::{fleet::Shipping, progress::Streams},
     worker::{Order, Worker},
 };
 
@@ -66,10 +67,20 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let _lock = lock(&options.directory)?;
     let streams = options.threads + u32::from(options.http_intake.is_some());
     end_others(&options.directory, streams)?;
+    let shipping = options.kafka.clone().map(|kafka| Shipping::new(&options.directory, kafka));
+    let shipping = shipping.transpose()?;
+    let shipped = shipping.as_ref().map(Shipping::streams);
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
-    let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
-    let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
+    let keeper = Keeper::start(
+        &options.directory,
+        live.clone(),
+        tenants.clone(),
+        names.clone(),
+        shipped.clone(),
+    )?;
+    let tray = (keeper.tray(), shipped.clone());
+    let order = order(options, tray, &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;
     let http_intake = listen("--http-intake", options.http_intake)?;
     let own = order.clone();
@@ -83,7 +94,10 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         engine: server.engine(),
         tenants,
         intake: intake.as_ref().map(Intake::counts),
+        shipped,
     };
+    // All streams are open now, so it is known which lines are durable.
+    let fleet = shipping.map(Shipping::start).transpose()?;
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
     // of its own ends.
@@ -96,6 +110,9 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
+    if let Some(fleet) = fleet {
+        fleet.finish(options.drain);
+    }
     served.and(taken).and(keeper.finish())
 }
 
@@ -111,7 +128,7 @@ fn listen(option: &str, address: Option<SocketAddr>) -> Result<Option<TcpListene
 /// What all threads are built from.
 fn order(
     options: &Options,
-    tray: Tray,
+    (tray, shipped): (Tray, Option<Arc<Streams>>),
     live: &Arc<Mutex<Live>>,
     (names, tenants): (Arc<Names>, Arc<Tenants>),
 ) -> Order {
@@ -121,6 +138,7 @@ fn order(
         names,
         tray,
         floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
+        shipped,
     };
     Order { storage, drain: options.drain, live: live.clone(), tenants, addresses: Arc::default() }
 }
@@ -198,7 +216,9 @@ fn descriptors_beside(options: &Options) -> u64 {
         (streams, requests) = (streams + 1, requests + u64::from(options.http_connections));
     }
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
-    2 * segments + requests
+    // A thread that ships reads two files, stores the cursor and has a connection or two.
+    let shipping = if options.kafka.is_some() { 6 * streams } else { 0 };
+    2 * segments + requests + shipping
 }
 
 /// Reads the options again and takes over those that may change.
@@ -242,6 +262,7 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("http-intake", before.http_intake != after.http_intake),
         ("http-connections", before.http_connections != after.http_connections),
         ("tenant", before.tenants != after.tenants),
+        ("kafka", before.kafka != after.kafka),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];
     all.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name)).collect()

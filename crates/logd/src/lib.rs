@@ -4,8 +4,8 @@
 //! changes a line. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
-//! `disk`, `worker` (one thread's loop), `intake` (HTTP), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
-//! verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
+//! `disk`, `worker` (one thread's loop), `intake` (HTTP), `ship` (Kafka), `daemon` (locks, recovery and the end),
+//! `monitoring`, `tool` (cat, tail, verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub mod lines;
 mod live;
 mod monitoring;
 mod session;
+mod ship;
 mod tool;
 mod worker;
 

@@ -42,6 +42,8 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("http", "127.0.0.1:6"),
         ("http-intake", "127.0.0.1:7"),
         ("http-connections", "7"),
+        ("kafka", "127.0.0.1:9092"),
+        ("kafka-topic", "logs"),
         ("tls-cert", "cert.pem"),
         ("tls-key", "key.pem"),
         ("tls-client-ca", "ca.pem"),

@@ -33,6 +33,7 @@ use crate::{
     guarantee::Guarantee,
     monitoring::{log, stats::Stats},
     session::connection::Batch,
+    ship::progress::{Progress as ShipProgress, Streams},
 };
 
 /// How long a batch waits before it checks again whether segments were sealed.
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) tray: Tray,
     /// The least free space for storing.
     pub(crate) floor: Arc<Mutex<Floor>>,
+    /// How far streams are shipped, if they are.
+    pub(crate) shipped: Option<Arc<Streams>>,
 }
 
 /// The streams of a thread.
@@ -82,6 +85,8 @@ pub(crate) struct Storage {
 
 struct Part {
     appender: Appender,
+    /// Where it says which lines are durable, if they are shipped.
+    progress: Option<Arc<ShipProgress>>,
     /// Memory for the next batch.
     spare: Vec<u8>,
     state: State,
@@ -118,9 +123,15 @@ impl Storage {
                 names: shared.names.clone(),
                 tag,
             };
+            let shipped = shared.shipped.as_ref().filter(|_| content == Content::Lines);
+            let progress = shipped.map(|shipped| shipped.of(number));
+            if let Some(progress) = &progress {
+                progress.opened(recovered.next_line);
+            }
             let handle = open_directory(&mut aside, directory).map_err(LogdError::failed)?;
             let appender = Appender::new(plan, handle, aside);
-            Ok(Part { appender, spare: Vec::new(), state: State::Idle, is_told: false })
+            let (spare, state, is_told) = (Vec::new(), State::Idle, false);
+            Ok(Part { appender, progress, spare, state, is_told })
         };
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
@@ -396,6 +407,9 @@ impl Part {
                 }
             }
             Progress::Committed(mut spare) => {
+                if let Some(progress) = &self.progress {
+                    progress.committed(self.appender.next_line(), spare.len() as u64);
+                }
                 spare.clear();
                 spare.shrink_to(SPARE_BYTES);
                 self.spare = spare;
@@ -479,6 +493,7 @@ mod tests {
             names: Arc::default(),
             tray,
             floor: Arc::new(Mutex::new(Floor::new(directory.path()))),
+            shipped: None,
         };
         let mut storage = Storage::open(&shared, 0, limits).unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();

@@ -22,6 +22,7 @@ use crate::{
     error::LogdError,
     intake,
     monitoring::{log, stats::Stats},
+    ship::progress::Streams,
 };
 
 /// How often it takes a sample.
@@ -67,6 +68,8 @@ pub(crate) struct Facts {
     pub(crate) tenants: Arc<Tenants>,
     /// What the intake of HTTP counts, if there is one. It comes after the threads.
     pub(crate) intake: Option<Arc<intake::Counts>>,
+    /// How far streams are shipped, if they are.
+    pub(crate) shipped: Option<Arc<Streams>>,
 }
 
 impl Monitor {

@@ -63,6 +63,11 @@ impl Appender {
         self.writing.counts
     }
 
+    /// Returns the number of the line after the last committed one.
+    pub(crate) fn next_line(&self) -> u64 {
+        self.writing.plan.next_line
+    }
+
     /// Starts to commit a batch of whole lines, or of names alone. No other batch may be in progress.
     ///
     /// # Errors
