@@ -523,11 +523,14 @@ fn kafka_settings(
 ) -> Result<Option<kafka::Settings>, LogdError> {
     let usage = |text: &str| Err(LogdError::Usage(text.to_owned()));
     match (brokers, topic) {
+        (None, None) if guarantee == Guarantee::Replicated => {
+            usage("--ack replicated needs --kafka and --kafka-topic")
+        }
         (None, None) => Ok(None),
         (Some(_), None) => usage("--kafka needs --kafka-topic"),
         (None, Some(_)) => usage("--kafka-topic needs --kafka"),
-        (Some(_), Some(_)) if guarantee != Guarantee::Durable => usage(
-            "--kafka needs --ack durable: a power cut may take other lines, and their numbers would be given to new ones",
+        (Some(_), Some(_)) if guarantee < Guarantee::Durable => usage(
+            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their numbers would be given to new ones",
         ),
         (Some(kafka::Brokers(brokers)), Some(topic)) => {
             Ok(Some(kafka::Settings { brokers, topic }))

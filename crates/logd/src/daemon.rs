@@ -27,6 +27,7 @@ use crate::{
         storage::{Shared, end_others},
     },
     error::LogdError,
+    guarantee::Guarantee,
     intake::{self, Intake},
     live::Live,
     monitoring::{
@@ -79,6 +80,9 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         names.clone(),
         shipped.clone(),
     )?;
+    if let Some(shipped) = shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated) {
+        names.wait_for(shipped.clone());
+    }
     let tray = (keeper.tray(), shipped.clone());
     let order = order(options, tray, &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;

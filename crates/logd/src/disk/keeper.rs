@@ -511,7 +511,9 @@ impl Work {
                     let name = name.display();
                     log::remark(
                         "lost",
-                        format_args!("{name}: removed before it was shipped, because of --retain-size"),
+                        format_args!(
+                            "{name}: removed before it was shipped, because of --retain-size"
+                        ),
                     );
                 }
             }
@@ -557,11 +559,7 @@ impl Work {
 
 /// Marks the segments with lines that are not shipped. `lines` has each segment's first line and the line after its
 /// last one, as far as they are known.
-fn find_unshipped(
-    kept: &mut [Kept],
-    lines: &[(Option<u64>, Option<u64>)],
-    shipped: &Streams,
-) {
+fn find_unshipped(kept: &mut [Kept], lines: &[(Option<u64>, Option<u64>)], shipped: &Streams) {
     let mut next: Option<(Stream, u64)> = None;
     for (one, (first, end)) in kept.iter_mut().zip(lines).rev() {
         // A segment that failed has no seal. It ends where the next one begins.

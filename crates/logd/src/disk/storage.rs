@@ -39,6 +39,9 @@ use crate::{
 /// How long a batch waits before it checks again whether segments were sealed.
 const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
 
+/// How long it waits before it checks again whether a batch is replicated.
+const REPLICA_WAIT_TIME: Duration = Duration::from_millis(2);
+
 /// How often it checks the age of segments and the free space when nothing else happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
 
@@ -87,6 +90,8 @@ struct Part {
     appender: Appender,
     /// Where it says which lines are durable, if they are shipped.
     progress: Option<Arc<ShipProgress>>,
+    /// Whether a batch is committed only when it is shipped.
+    must_ship: bool,
     /// Memory for the next batch.
     spare: Vec<u8>,
     state: State,
@@ -98,6 +103,8 @@ struct Part {
 enum State {
     Idle,
     Going,
+    /// It is stored. It is committed when all lines before this one are shipped.
+    Shipping(u64),
     /// Waits until the next try.
     Stalled(Retry),
 }
@@ -131,7 +138,8 @@ impl Storage {
             let handle = open_directory(&mut aside, directory).map_err(LogdError::failed)?;
             let appender = Appender::new(plan, handle, aside);
             let (spare, state, is_told) = (Vec::new(), State::Idle, false);
-            Ok(Part { appender, progress, spare, state, is_told })
+            let must_ship = shared.guarantee == Guarantee::Replicated;
+            Ok(Part { appender, progress, must_ship, spare, state, is_told })
         };
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
@@ -331,6 +339,7 @@ impl Storage {
                 }
             }
         }
+        self.lines.look_at_shipping();
         self.go_on(submission)?;
         self.hand_on();
         self.look(submission)?;
@@ -352,9 +361,10 @@ impl Storage {
             self.has_stalled = false;
             log::remark("storage", format_args!("storing and acknowledging again"));
         }
-        if let Some(retry) = retry.filter(|_| !self.is_waiting) {
+        let replicas = matches!(self.lines.state, State::Shipping(_)).then_some(REPLICA_WAIT_TIME);
+        if let Some(wait) = retry.map(Retry::after).or(replicas).filter(|_| !self.is_waiting) {
             self.is_waiting = true;
-            self.wake_after(submission, retry.after())?;
+            self.wake_after(submission, wait)?;
         }
         Ok(())
     }
@@ -393,7 +403,28 @@ impl Part {
     fn retry(&self) -> Option<Retry> {
         match self.state {
             State::Stalled(retry) => Some(retry),
-            State::Idle | State::Going => None,
+            State::Idle | State::Going | State::Shipping(_) => None,
+        }
+    }
+
+    /// Says that a batch of so many bytes is stored. Returns what it waits for, if for anything.
+    fn stored(&self, bytes: u64) -> State {
+        let Some(progress) = &self.progress else { return State::Idle };
+        let line = self.appender.next_line();
+        progress.committed(line, bytes);
+        if !self.must_ship || progress.acknowledged() >= line {
+            return State::Idle;
+        }
+        progress.wake();
+        State::Shipping(line)
+    }
+
+    /// Looks whether the batch that waits for it is shipped.
+    fn look_at_shipping(&mut self) {
+        if let (State::Shipping(line), Some(progress)) = (self.state, &self.progress)
+            && progress.acknowledged() >= line
+        {
+            self.state = State::Idle;
         }
     }
 
@@ -407,13 +438,10 @@ impl Part {
                 }
             }
             Progress::Committed(mut spare) => {
-                if let Some(progress) = &self.progress {
-                    progress.committed(self.appender.next_line(), spare.len() as u64);
-                }
+                self.state = self.stored(spare.len() as u64);
                 spare.clear();
                 spare.shrink_to(SPARE_BYTES);
                 self.spare = spare;
-                self.state = State::Idle;
                 self.is_told = false;
             }
             Progress::Stalled(why, retry) => {

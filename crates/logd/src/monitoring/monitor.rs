@@ -20,6 +20,7 @@ use sd_notify::NotifyState;
 use crate::{
     clients::tenants::Tenants,
     error::LogdError,
+    guarantee::Guarantee,
     intake,
     monitoring::{log, stats::Stats},
     ship::progress::Streams,
@@ -169,6 +170,10 @@ impl Monitor {
         }
         if sum.low > 0 {
             reasons.push("less space is free than --min-free".to_owned());
+        }
+        let is_away = self.facts.shipped.as_ref().is_some_and(|shipped| shipped.is_away());
+        if is_away && self.facts.guarantee == Guarantee::Replicated.name() {
+            reasons.push("lines cannot be replicated".to_owned());
         }
         reasons
     }

@@ -106,6 +106,7 @@ impl Fleet {
     ) -> Result<(), LogdError> {
         let end = self.end.clone();
         let run = move || {
+            lane.attend();
             while !is_over(&lane, &end) {
                 match lane.turn(RECEIVE_TIME) {
                     Turn::Worked | Turn::Waits => {}

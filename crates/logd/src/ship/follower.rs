@@ -184,9 +184,8 @@ impl Follower {
         for place in place_of(&segments, self.next)?..segments.count() {
             let segment = segments.open(place)?;
             let batches = Scan::promised(&segment.index).batches.into_iter();
-            let waits = |batch: &Entry| {
-                batch.first_line >= self.next && batch.line_end() <= durable
-            };
+            let waits =
+                |batch: &Entry| batch.first_line >= self.next && batch.line_end() <= durable;
             if segment.data.is_some() {
                 bytes += batches.filter(waits).map(|batch| batch.bytes).sum::<u64>();
             }

@@ -21,7 +21,7 @@ use std::{
 
 use batch::{Labels, Producer};
 use connection::Connection;
-use messages::{Code, Leader};
+use messages::{Code, Leader, Refused};
 
 use super::{
     destination::{Destination, Trouble},
@@ -32,6 +32,12 @@ use super::{
 const WINDOW: usize = 5;
 /// How long a broker may take to store a batch on all replicas.
 const STORE_TIME: Duration = Duration::from_secs(10);
+/// How long a connection is used again after a pause. Brokers close it after ten minutes (connections.max.idle.ms), and
+/// networks in between may forget it earlier.
+const FRESH_TIME: Duration = Duration::from_secs(60);
+/// How often, and after how long, a producer id is asked for again. A new cluster has none at first.
+const ID_TRIES: u32 = 20;
+const ID_PAUSE: Duration = Duration::from_millis(100);
 /// How long an answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
@@ -54,9 +60,8 @@ impl Settings {
 pub(crate) fn topic(text: &str) -> Result<String, String> {
     const LEN_MAX: usize = 249;
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_good = !matches!(text, "" | "." | "..")
-        && text.len() <= LEN_MAX
-        && text.bytes().all(is_letter);
+    let is_good =
+        !matches!(text, "" | "." | "..") && text.len() <= LEN_MAX && text.bytes().all(is_letter);
     match is_good {
         true => Ok(text.to_owned()),
         false => Err(format!("expected 1 to {LEN_MAX} letters, digits, '.', '_' and '-'")),
@@ -96,6 +101,8 @@ pub(crate) struct Kafka {
     connection: Option<Connection>,
     /// The lines of each shipment in flight, and when it was sent.
     in_flight: VecDeque<(u64, Instant)>,
+    /// When the connection was used last.
+    used: Instant,
     /// The broker that is asked first for the leader.
     first: usize,
     memory: Vec<u8>,
@@ -115,6 +122,7 @@ impl Kafka {
             sent: 0,
             connection: None,
             in_flight: VecDeque::new(),
+            used: Instant::now(),
             first: 0,
             memory: Vec::new(),
         }
@@ -144,7 +152,8 @@ impl Kafka {
         messages::check_versions(&versions).map_err(|why| connection.trouble(&why))?;
         let metadata = connection.call(&messages::metadata(topic))?;
         let metadata = messages::Metadata::read(&metadata);
-        let metadata = metadata.ok_or_else(|| connection.trouble("its answer is not understood"))?;
+        let metadata =
+            metadata.ok_or_else(|| connection.trouble("its answer is not understood"))?;
         let count = metadata.partitions().map_err(|why| connection.trouble(&why))?;
         // With one stream for each partition they take turns; of many directories each begins elsewhere.
         let own = (self.spread.wrapping_add(self.stream) % count) as i32;
@@ -156,12 +165,11 @@ impl Kafka {
         let leader = self.find_leader()?;
         let mut connection = Connection::open(&leader.address, ANSWER_TIME)?;
         if self.producer.is_none() {
-            let answer = connection.call(&messages::init_producer())?;
-            let producer = messages::producer(&answer).map_err(|why| connection.trouble(&why))?;
-            self.producer = Some(producer);
+            self.producer = Some(new_producer(&mut connection)?);
             (self.acknowledged, self.sent) = (0, 0);
         }
         self.connection = Some(connection);
+        self.used = Instant::now();
         Ok(())
     }
 
@@ -182,6 +190,22 @@ impl Kafka {
     }
 }
 
+/// Asks for a producer id.
+fn new_producer(connection: &mut Connection) -> Result<Producer, Trouble> {
+    let mut tries = 0;
+    loop {
+        let answer = connection.call(&messages::init_producer())?;
+        match messages::producer(&answer) {
+            Ok(producer) => return Ok(producer),
+            Err(Refused::NotYet) if tries < ID_TRIES => {
+                tries += 1;
+                std::thread::sleep(ID_PAUSE);
+            }
+            Err(why) => return Err(connection.trouble(&why.to_string())),
+        }
+    }
+}
+
 impl Destination for Kafka {
     fn connect(&mut self) -> Result<(), Trouble> {
         self.connection = None;
@@ -191,6 +215,9 @@ impl Destination for Kafka {
     }
 
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble> {
+        if self.in_flight.is_empty() && self.used.elapsed() > FRESH_TIME {
+            self.open()?;
+        }
         let (Some(connection), Some(producer)) = (&mut self.connection, self.producer) else {
             return Err(Trouble("kafka: not connected".to_owned()));
         };
@@ -201,7 +228,8 @@ impl Destination for Kafka {
         });
         connection.send(memory)?;
         self.sent = batch::sequence(self.sent, shipment.lines);
-        self.in_flight.push_back((shipment.lines, Instant::now()));
+        self.used = Instant::now();
+        self.in_flight.push_back((shipment.lines, self.used));
         Ok(())
     }
 

@@ -79,6 +79,11 @@ impl<D: Destination> Lane<D> {
         }
     }
 
+    /// Says that this thread works on the lane.
+    pub(crate) fn attend(&self) {
+        self.progress.attend();
+    }
+
     /// Sends what there is room for, and waits for an acknowledgement for at most this time.
     pub(crate) fn turn(&mut self, wait: Duration) -> Turn {
         if !self.has_backlog {
@@ -109,7 +114,7 @@ impl<D: Destination> Lane<D> {
                 Ok(None) => break,
                 Err(error) if self.window.is_empty() => {
                     log::remark("ship", format_args!("{error}"));
-                    return Ok(Turn::Failed(PAUSE_MAX));
+                    return Ok(Turn::Failed(self.lengthen_pause()));
                 }
                 Err(_) => break,
             };
@@ -204,12 +209,18 @@ impl<D: Destination> Lane<D> {
             let stream = self.stream;
             log::remark(
                 "ship",
-                format_args!("stream {stream}: {why}; lines wait in the segments, and it is tried again"),
+                format_args!(
+                    "stream {stream}: {why}; lines wait in the segments, and it is tried again"
+                ),
             );
         }
-        let pause = self.pause;
-        self.pause = (2 * pause).min(PAUSE_MAX);
-        Turn::Failed(pause)
+        Turn::Failed(self.lengthen_pause())
+    }
+
+    /// Returns how long to wait. The next time it is twice as long.
+    fn lengthen_pause(&mut self) -> Duration {
+        let next = (2 * self.pause).min(PAUSE_MAX);
+        std::mem::replace(&mut self.pause, next)
     }
 
     /// Stores the acknowledged line in the cursor, if the cursor is older than this.

@@ -6,15 +6,18 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::Thread,
 };
 
 /// How far a stream is. All lines are numbers of the line after the last one that it is about.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     durable: AtomicU64,
+    /// What was durable at the start.
+    opened: AtomicU64,
     /// Bytes of lines that became durable since the start.
     durable_bytes: AtomicU64,
     /// Bytes of lines that waited at the start.
@@ -28,11 +31,14 @@ pub(crate) struct Progress {
     pub(crate) errors: AtomicU64,
     pub(crate) is_away: AtomicBool,
     last_error: Mutex<String>,
+    /// The thread that ships.
+    shipper: OnceLock<Thread>,
 }
 
 impl Progress {
     /// Lines before this one are on stable storage.
     pub(crate) fn opened(&self, next_line: u64) {
+        self.opened.store(next_line, Ordering::Relaxed);
         self.durable.store(next_line, Ordering::Release);
     }
 
@@ -40,6 +46,18 @@ impl Progress {
     pub(crate) fn committed(&self, next_line: u64, bytes: u64) {
         self.durable_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.durable.store(next_line, Ordering::Release);
+    }
+
+    /// Says that the calling thread ships.
+    pub(crate) fn attend(&self) {
+        self.shipper.get_or_init(std::thread::current);
+    }
+
+    /// Wakes the thread that ships, because somebody waits for it.
+    pub(crate) fn wake(&self) {
+        if let Some(shipper) = self.shipper.get() {
+            shipper.unpark();
+        }
     }
 
     pub(crate) fn durable(&self) -> u64 {
@@ -126,6 +144,19 @@ impl Streams {
     /// Returns the progress of a stream, which is new if nobody asked for it before.
     pub(crate) fn of(&self, number: u32) -> Arc<Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(number).or_default().clone()
+    }
+
+    /// Whether everything is shipped that was durable at the start.
+    pub(crate) fn have_shipped_start(&self) -> bool {
+        let is_shipped = |progress: &Progress| {
+            progress.acknowledged() >= progress.opened.load(Ordering::Relaxed)
+        };
+        self.all().iter().all(|(_, progress)| is_shipped(progress))
+    }
+
+    /// Whether a destination does not take lines.
+    pub(crate) fn is_away(&self) -> bool {
+        self.all().iter().any(|(_, progress)| progress.is_away.load(Ordering::Relaxed))
     }
 
     /// Returns all of them.

@@ -67,7 +67,8 @@ impl Rest {
     /// Takes a batch, without the lines before `from`.
     pub(crate) fn new(piece: Piece, from: u64) -> Rest {
         let Piece { first_line, parts, bytes } = piece;
-        let mut rest = Rest { bytes, at: 0, line: first_line, parts: parts.into_iter(), part: None };
+        let mut rest =
+            Rest { bytes, at: 0, line: first_line, parts: parts.into_iter(), part: None };
         while rest.line < from && rest.take_line().is_some() {}
         rest
     }

@@ -42,7 +42,12 @@ impl Connection {
                     stream.set_nodelay(true).map_err(|error| failed(&error))?;
                     stream.set_write_timeout(Some(patience)).map_err(|error| failed(&error))?;
                     stream.set_read_timeout(Some(patience)).map_err(|error| failed(&error))?;
-                    return Ok(Connection { broker: broker.to_owned(), stream, next: 0, awaited: 0 });
+                    return Ok(Connection {
+                        broker: broker.to_owned(),
+                        stream,
+                        next: 0,
+                        awaited: 0,
+                    });
                 }
                 Err(error) => last = error,
             }
@@ -61,7 +66,9 @@ impl Connection {
 
     fn failed(&self, error: &io::Error) -> Trouble {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => self.trouble("no answer in time"),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                self.trouble("no answer in time")
+            }
             io::ErrorKind::UnexpectedEof => self.trouble("it closed the connection"),
             _ => self.trouble(&plain(error)),
         }

@@ -54,7 +54,9 @@ pub(super) fn check_versions(answer: &[u8]) -> Result<(), String> {
         };
         if !all.iter().any(takes) {
             let (name, version) = (kind.name, kind.version);
-            return Err(format!("it does not take {name} requests of version {version}: Kafka 2.4 to 4.x do"));
+            return Err(format!(
+                "it does not take {name} requests of version {version}: Kafka 2.4 to 4.x do"
+            ));
         }
     }
     Ok(())
@@ -79,13 +81,33 @@ pub(super) fn init_producer() -> Vec<u8> {
     out
 }
 
+/// Why there is no producer id.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The broker gets some from the others first.
+    NotYet,
+    For(Code),
+    Unreadable,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NotYet => write!(f, "it has no producer id yet: {}", Code::LOADING),
+            Refused::For(code) => write!(f, "it gives no producer id: {code}"),
+            Refused::Unreadable => f.write_str("its answer is not understood"),
+        }
+    }
+}
+
 /// Reads the answer to [`init_producer`].
-pub(super) fn producer(answer: &[u8]) -> Result<Producer, String> {
+pub(super) fn producer(answer: &[u8]) -> Result<Producer, Refused> {
     let mut get = Get(answer);
     let mut read = || Some((get.i32()?, Code(get.i16()?), get.i64()?, get.i16()?));
-    match read().ok_or("its answer is not understood")? {
+    match read().ok_or(Refused::Unreadable)? {
         (_, Code::NONE, id, epoch) => Ok(Producer { id, epoch }),
-        (_, code, ..) => Err(format!("it gives no producer id: {code}")),
+        (_, Code::LOADING, ..) => Err(Refused::NotYet),
+        (_, code, ..) => Err(Refused::For(code)),
     }
 }
 
@@ -229,6 +251,7 @@ impl Code {
     pub(super) const NONE: Code = Code(0);
     pub(super) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
     const MESSAGE_TOO_LARGE: Code = Code(10);
+    const LOADING: Code = Code(14);
     pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
     pub(super) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
     const INVALID_PRODUCER_EPOCH: Code = Code(47);

@@ -97,7 +97,10 @@ impl<'a> Get<'a> {
     }
 
     /// A list. One that is not there is empty.
-    pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
         let count = self.i32()?;
         // The list grows with what is there, not with what its length says.
         (0..count.max(0)).map(|_| one(self)).collect()
