@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
     sync::{
@@ -21,13 +21,13 @@ use crate::{
 const THREADS: u32 = 2;
 
 /// A daemon that ships, and its status page.
-fn start(cluster: &Cluster, directory: &Path) -> (Daemon, String) {
+fn start(cluster: &Cluster, directory: &Path, more: &[&str]) -> (Daemon, String) {
     let (addresses, directory) = (cluster.addresses(), directory.to_str().unwrap());
     let flags = ["--dir", directory, "--kafka", &addresses, "--kafka-topic", TOPIC];
-    let more = ["--threads", "2", "--segment-size", "16m", "--http", "127.0.0.1:0"];
+    let own = ["--threads", "2", "--segment-size", "16m", "--http", "127.0.0.1:0"];
     let tenant = ["--tenant", "loop,from=127.0.0.0/8"];
-    let mut daemon =
-        Daemon::launch("logd", "epoll", &[&flags[..], &more, &tenant].concat()).unwrap();
+    let flags = [&flags[..], &own, &tenant, more].concat();
+    let mut daemon = Daemon::launch("logd", "epoll", &flags).unwrap();
     let page = daemon.line();
     (daemon, page)
 }
@@ -84,7 +84,7 @@ fn compare(records: &[Record], directory: &Path) -> (usize, usize) {
 fn kafka_has_what_is_stored_each_line_once() {
     let cluster = Cluster::start(1, 3);
     let directory = tempfile::tempdir().unwrap();
-    let (daemon, page) = start(&cluster, directory.path());
+    let (daemon, page) = start(&cluster, directory.path(), &[]);
     let senders = (0..4).map(|sender| {
         let address = daemon.address;
         thread::spawn(move || {
@@ -107,6 +107,59 @@ fn kafka_has_what_is_stored_each_line_once() {
     assert!(!output.contains("kafka"), "{output}");
     let found = compare(&cluster.consume(), directory.path());
     assert_eq!(found, (1_000_000, 0));
+}
+
+/// A client is answered only when Kafka has its lines, also by a daemon that was killed and started again.
+#[test]
+#[ignore = "needs Maven and Java"]
+fn kafka_has_what_is_acknowledged_as_replicated() {
+    let mut cluster = Cluster::start(1, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--ack", "replicated"];
+    let join = |daemon: &Daemon| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "LOGD 1 ack=replicated name=web").unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        (stream, answers, line)
+    };
+    let (mut daemon, mut page) = start(&cluster, directory.path(), &flags);
+    let (mut stream, mut answers, line) = join(&daemon);
+    assert_eq!(line, "H 1 replicated 0\n");
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line).map(|_| line)
+    };
+    stream.write_all(b"1\n2\n").unwrap();
+    assert_eq!(answer().unwrap(), "A 2\n");
+    assert_eq!(figure(&page, "logd_ship_shipped_lines_total"), 2);
+    cluster.kill(0);
+    stream.write_all(b"3\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    assert!(answer().is_err(), "nobody else has the third line");
+    assert_eq!(cat(&[], directory.path()), ["1", "2", "3"]);
+    assert!(ask(&page, "/readyz").contains("lines cannot be replicated"));
+    daemon.signal("-KILL");
+    daemon.child.wait().unwrap();
+    (daemon, page) = start(&cluster, directory.path(), &flags);
+    assert_eq!(join(&daemon).2, "E 1 busy\n", "its third line is not replicated");
+    cluster.launch(0);
+    wait_until_shipped(&page);
+    let until = Instant::now() + Duration::from_secs(20);
+    let told = loop {
+        match join(&daemon).2 {
+            busy if busy == "E 1 busy\n" && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            told => break told,
+        }
+    };
+    assert_eq!(told, "H 1 replicated 3\n");
+    daemon.end();
+    let mut values: Vec<_> = cluster.consume().into_iter().map(|record| record.value).collect();
+    values.dedup();
+    assert_eq!(values, ["1", "2", "3"]);
 }
 
 /// Sends lines until it is told to stop, to whatever address the daemon has.
@@ -160,7 +213,7 @@ fn kafka_has_every_stored_line_in_order_whatever_fails() {
     let mut cluster = Cluster::start(3, 2);
     let directory = tempfile::tempdir().unwrap();
     let senders = Senders::start();
-    let (mut daemon, mut page) = start(&cluster, directory.path());
+    let (mut daemon, mut page) = start(&cluster, directory.path(), &[]);
     senders.send_to(daemon.address);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for round in 0..rounds() {
@@ -172,7 +225,7 @@ fn kafka_has_every_stored_line_in_order_whatever_fails() {
             "daemon" => {
                 daemon.signal("-KILL");
                 daemon.child.wait().unwrap();
-                (daemon, page) = start(&cluster, directory.path());
+                (daemon, page) = start(&cluster, directory.path(), &[]);
                 senders.send_to(daemon.address);
             }
             "broker" => {

@@ -383,6 +383,22 @@ mod tests {
         names.claim(Owner::new(tenant, 1), (NameRule::Anyone, usize::MAX), name)
     }
 
+    /// A client would be told that lines are replicated which are only stored.
+    #[test]
+    fn nobody_gets_a_name_before_what_was_stored_is_shipped_if_that_is_promised() {
+        let (names, shipped) = (Names::default(), Arc::new(Streams::default()));
+        shipped.of(0).opened(5);
+        shipped.of(1).opened(0);
+        names.wait_for(shipped.clone());
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
+        shipped.of(0).acknowledge(4, 4, 40);
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
+        // More is stored meanwhile, for clients without a name.
+        shipped.of(0).committed(9, 40);
+        shipped.of(0).acknowledge(5, 1, 10);
+        assert!(claim(&names, None, "web").is_ok());
+    }
+
     #[test]
     fn each_brings_so_many_names_and_all_may_come_back() {
         let names = Names::default();

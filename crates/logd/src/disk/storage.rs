@@ -503,6 +503,61 @@ mod tests {
         wait_for_seals(1, u64::MAX);
     }
 
+    /// With `--ack replicated` a batch is committed when it is shipped, and no other begins before.
+    #[test]
+    fn a_batch_is_committed_when_it_is_shipped_if_that_is_promised() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tray, _asked) = Tray::new();
+        let (bytes, age, min_free) = (u64::MAX, Duration::MAX, 0);
+        let limits = Limits { bytes, index_bytes: bytes, age, min_free, is_direct: false };
+        let streams = Arc::new(Streams::default());
+        let mut shared = Shared {
+            directory: directory.path().to_owned(),
+            guarantee: Guarantee::Replicated,
+            names: Arc::default(),
+            tray,
+            floor: Arc::new(Mutex::new(Floor::new(directory.path()))),
+            shipped: Some(streams.clone()),
+        };
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        for (guarantee, waits) in [(Guarantee::Replicated, true), (Guarantee::Durable, false)] {
+            shared.guarantee = guarantee;
+            let mut storage = Storage::open(&shared, 0, limits).unwrap();
+            let progress = streams.of(0);
+            let before = progress.durable();
+            let (lines, letters) = (b"1\n2\n".to_vec(), b"{}\n".to_vec());
+            let mut batch =
+                Batch { lines, line_count: 2, letters, letter_records: 1, ..Batch::default() };
+            storage.begin(&mut local, &mut batch).unwrap();
+            let mut is_committed = false;
+            let look = |storage: &mut Storage, local: &mut Local| {
+                local.submit_and_wait(1).unwrap();
+                let mut is_committed = false;
+                while let Some(completion) = local.next_completion() {
+                    is_committed |= storage.take(local, (completion.tag(), completion)).unwrap();
+                }
+                is_committed
+            };
+            // It is stored, and can be shipped.
+            while progress.durable() == before {
+                is_committed |= look(&mut storage, &mut local);
+            }
+            for _ in 0..if waits { 5 } else { 0 } {
+                is_committed |= look(&mut storage, &mut local);
+                progress.acknowledge(before + 1, 1, 2);
+                assert!(!is_committed && !storage.is_ready(&mut local).unwrap());
+            }
+            if waits {
+                progress.acknowledge(before + 2, 1, 2);
+            }
+            while storage.is_busy() {
+                is_committed |= look(&mut storage, &mut local);
+            }
+            assert!(is_committed, "{guarantee:?}");
+            assert_eq!(progress.durable(), before + 2);
+        }
+    }
+
     /// The index of many small batches grew until no reader had memory for it.
     #[test]
     fn a_segment_ends_by_its_index_too() {

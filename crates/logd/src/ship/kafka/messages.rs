@@ -395,7 +395,10 @@ mod tests {
             out.i32(1);
             out.i32(7);
             out.string("the seventh");
-            why.map_or_else(|| out.no_string(), |why| out.string(why));
+            match why {
+                Some(why) => out.string(why),
+                None => out.no_string(),
+            }
             out.i32(0);
             out
         };
