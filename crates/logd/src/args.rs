@@ -530,7 +530,8 @@ fn kafka_settings(
         (Some(_), None) => usage("--kafka needs --kafka-topic"),
         (None, Some(_)) => usage("--kafka-topic needs --kafka"),
         (Some(_), Some(_)) if guarantee < Guarantee::Durable => usage(
-            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their numbers would be given to new ones",
+            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their \
+             numbers would be given to new ones",
         ),
         (Some(kafka::Brokers(brokers)), Some(topic)) => {
             Ok(Some(kafka::Settings { brokers, topic }))

@@ -184,7 +184,8 @@ impl<D: Destination> Lane<D> {
     /// Counts the bytes that wait. False means that an index could not be read.
     fn count_backlog(&self) -> bool {
         let (durable, before) = (self.progress.durable(), self.progress.durable_bytes());
-        let waiting: usize = self.window.iter().map(|shipment| shipment.bytes.len()).sum();
+        let sent: usize = self.window.iter().map(|shipment| shipment.bytes.len()).sum();
+        let waiting = sent + self.rest.as_ref().map_or(0, Rest::bytes);
         let counted = self.follower.count_bytes(durable);
         let counted = counted.map(|bytes| {
             self.progress.set_backlog(bytes + waiting as u64, before);

@@ -78,6 +78,11 @@ impl Rest {
         self.line
     }
 
+    /// Returns the bytes of the lines that are left.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     /// Moves lines to a shipment. False means that the shipment is full and lines are left.
     pub(crate) fn fill(&mut self, shipment: &mut Shipment) -> bool {
         if shipment.lines == 0 {
