@@ -68,21 +68,10 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let _lock = lock(&options.directory)?;
     let streams = options.threads + u32::from(options.http_intake.is_some());
     end_others(&options.directory, streams)?;
-    let shipping = options.kafka.clone().map(|kafka| Shipping::new(&options.directory, kafka));
-    let shipping = shipping.transpose()?;
-    let shipped = shipping.as_ref().map(Shipping::streams);
+    let (shipping, shipped) = shipping(options)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
-    let keeper = Keeper::start(
-        &options.directory,
-        live.clone(),
-        tenants.clone(),
-        names.clone(),
-        shipped.clone(),
-    )?;
-    if let Some(shipped) = shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated) {
-        names.wait_for(shipped.clone());
-    }
+    let keeper = keep(options, &live, (&names, &tenants), &shipped)?;
     let tray = (keeper.tray(), shipped.clone());
     let order = order(options, tray, &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;
@@ -100,7 +89,6 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         intake: intake.as_ref().map(Intake::counts),
         shipped,
     };
-    // All streams are open now, so it is known which lines are durable.
     let fleet = shipping.map(Shipping::start).transpose()?;
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
@@ -114,9 +102,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
-    if let Some(fleet) = fleet {
-        fleet.finish(options.drain);
-    }
+    fleet.map_or((), |fleet| fleet.finish(options.drain));
     served.and(taken).and(keeper.finish())
 }
 
@@ -127,6 +113,28 @@ fn listen(option: &str, address: Option<SocketAddr>) -> Result<Option<TcpListene
         bound.map_err(|error| LogdError::listening(option, address, &error))
     };
     address.map(bind).transpose()
+}
+
+/// What is shipped, if anything is, and how far.
+fn shipping(options: &Options) -> Result<(Option<Shipping>, Option<Arc<Streams>>), LogdError> {
+    let Some(kafka) = options.kafka.clone() else { return Ok((None, None)) };
+    let shipping = Shipping::new(&options.directory, kafka)?;
+    let streams = shipping.streams();
+    Ok((Some(shipping), Some(streams)))
+}
+
+/// Starts the thread that looks after segments. It keeps those that are not shipped.
+fn keep(
+    options: &Options,
+    live: &Arc<Mutex<Live>>,
+    (names, tenants): (&Arc<Names>, &Arc<Tenants>),
+    shipped: &Option<Arc<Streams>>,
+) -> Result<Keeper, LogdError> {
+    if let Some(shipped) = shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated) {
+        names.wait_for(shipped.clone());
+    }
+    let (directory, live) = (&options.directory, live.clone());
+    Keeper::start(directory, live, tenants.clone(), names.clone(), shipped.clone())
 }
 
 /// What all threads are built from.

@@ -194,7 +194,9 @@ impl Memory {
             Faults::At(place) => *calls == place,
             Faults::Every(count) => calls.is_multiple_of(count),
             // A hash of the number, so that one call in twelve fails.
-            Faults::Random(seed) => crc32fast::hash(&(*calls ^ seed << 32).to_le_bytes()) % 12 == 0,
+            Faults::Random(seed) => {
+                crc32fast::hash(&(*calls ^ seed << 32).to_le_bytes()).is_multiple_of(12)
+            }
         };
         fails.then_some(loss)
     }

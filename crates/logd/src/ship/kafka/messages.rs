@@ -149,7 +149,9 @@ impl Stored {
         let partition = |get: &mut Get<'_>| {
             let (_, code) = (get.i32()?, Code(get.i16()?));
             // The offset, and two more numbers.
-            (get.i64()?, get.i64()?, get.i64()?);
+            get.i64()?;
+            get.i64()?;
+            get.i64()?;
             let wrong = get.list(|get| Some((get.i32()?, get.string()?.to_owned())))?;
             let mut why = get.string()?.to_owned();
             if let Some((_, first)) = wrong.into_iter().next().filter(|_| why.is_empty()) {
@@ -203,10 +205,12 @@ impl Metadata {
             let address = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
             Some((number, address))
         })?;
-        (get.string()?, get.i32()?);
+        get.string()?;
+        get.i32()?;
         let topics = get.list(|get| {
             let topic = Code(get.i16()?);
-            (get.string()?, get.i8()?);
+            get.string()?;
+            get.i8()?;
             let partitions = get.list(|get| {
                 let partition = (Code(get.i16()?), get.i32()?, get.i32()?);
                 get.list(|get| get.i32())?;

@@ -101,6 +101,9 @@ pub(super) enum Fault {
     Forget(i16),
 }
 
+/// Which batch, by its number, has which fault.
+pub(super) type Faults = fn(u64) -> Option<Fault>;
+
 /// What a broker has.
 #[derive(Default)]
 pub(super) struct State {
@@ -110,7 +113,7 @@ pub(super) struct State {
     given: i64,
     /// How many batches came.
     pub(super) batches: u64,
-    pub(super) fault: Option<fn(u64) -> Option<Fault>>,
+    pub(super) fault: Option<Faults>,
 }
 
 /// A running broker.
@@ -122,7 +125,7 @@ pub(super) struct Broker {
 pub(super) const PARTITIONS: i32 = 3;
 
 impl Broker {
-    pub(super) fn start(fault: Option<fn(u64) -> Option<Fault>>) -> Broker {
+    pub(super) fn start(fault: Option<Faults>) -> Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State { fault, ..State::default() }));
@@ -269,7 +272,7 @@ mod tests {
     }
 
     /// Ships sixty batches, each as soon as it is stored.
-    fn ship(fault: Option<fn(u64) -> Option<Fault>>) -> (World, Vec<Stored>, u64) {
+    fn ship(fault: Option<Faults>) -> (World, Vec<Stored>, u64) {
         let broker = Broker::start(fault);
         let mut world = World::new(3);
         let mut lane = world.lane(kafka(vec![broker.address.to_string()]));
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn with_an_idempotent_producer_each_line_is_stored_once() {
-        let faults: [Option<fn(u64) -> Option<Fault>>; 6] = [
+        let faults: [Option<Faults>; 6] = [
             None,
             Some(|batch| (batch == 3).then_some(Fault::Before)),
             Some(|batch| batch.is_multiple_of(7).then_some(Fault::After)),
