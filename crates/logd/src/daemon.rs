@@ -35,7 +35,10 @@ use crate::{
         monitor::{Facts, Monitor},
         stats::Stats,
     },
-    ship::{fleet::Shipping, progress::Streams},
+    ship::{
+        fleet::{Fleet, Shipping},
+        progress::Streams,
+    },
     worker::{Order, Worker},
 };
 
@@ -102,7 +105,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
-    fleet.map_or((), |fleet| fleet.finish(options.drain));
+    Fleet::finish(fleet, options.drain);
     served.and(taken).and(keeper.finish())
 }
 

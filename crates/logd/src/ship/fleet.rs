@@ -122,12 +122,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ships what is stored, for at most this time, and ends the threads. What is left is shipped after the next start.
-    pub(crate) fn finish(self, drain: Duration) {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Ships what is stored, for at most this time, and ends the threads, if there are any. What is left is shipped after
+    /// the next start.
+    pub(crate) fn finish(fleet: Option<Fleet>, drain: Duration) {
+        let Some(fleet) = fleet else { return };
+        let mut end = fleet.end.lock().unwrap_or_else(PoisonError::into_inner);
         *end = Some(Instant::now() + drain);
         drop(end);
-        for thread in self.threads {
+        for thread in fleet.threads {
             thread.thread().unpark();
             // A thread that panicked has said so. The cursor is right all the same.
             let _ = thread.join();

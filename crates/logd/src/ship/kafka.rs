@@ -4,8 +4,8 @@
 //! records of a producer id, so a shipment that is sent again after an error is stored once and in its place. A record
 //! has the line as its value, the time of arrival as its timestamp, and headers that name the line.
 //!
-//! The requests have fixed versions, which Kafka 2.4 to 4.x know (KIP-896). Own code instead of a client library because
-//! of the cost for each line: docs/notes/logd/kafka.md.
+//! The requests have fixed versions, which Kafka 2.4 to 4.x know (KIP-896). It is own code, and no client library, for
+//! the cost of each line: docs/notes/logd/kafka.md.
 
 mod batch;
 mod connection;

@@ -361,7 +361,7 @@ fn a_line_that_is_not_durable_is_not_sent() {
     assert_eq!(read, batches);
 }
 
-/// A segment failed, and the daemon ended before it wrote the batch again. The next run gave the numbers to other lines.
+/// A segment failed, and the daemon ended before it wrote the batch again. The next run gave the numbers to others.
 #[test]
 fn the_last_batch_of_a_failed_segment_is_not_sent() {
     let directory = tempfile::tempdir().unwrap();
