@@ -42,6 +42,7 @@ use crate::{
         connection::{Limits, LongLines},
         tls::{ClientAuth, Files},
     },
+    ship::kafka,
     tool::Shown,
 };
 
@@ -280,6 +281,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     intake_connections: Option<u32>,
 
+    /// Send stored lines to Kafka: these are brokers of it; it goes with --kafka-topic [default: none]
+    #[arg(long, value_name = "HOST:PORT,...", value_parser = kafka::brokers)]
+    kafka: Option<kafka::Brokers>,
+
+    /// The topic that gets the lines; it has to exist
+    #[arg(long, value_name = "TOPIC", value_parser = kafka::topic)]
+    kafka_topic: Option<String>,
+
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -339,6 +348,7 @@ pub(crate) struct Options {
     pub(crate) fluent_intake: Option<SocketAddr>,
     pub(crate) intake_connections: u32,
     pub(crate) tenants: Vec<Rule>,
+    pub(crate) kafka: Option<kafka::Settings>,
     pub(crate) live: Live,
 }
 
@@ -455,10 +465,11 @@ impl ServeArgs {
         let tls = files.map(|files| files.load()).transpose()?;
         let handshake = either!(tls_handshake).unwrap_or(Duration::from_secs(10));
         let tenants = sources.pick("tenant", given(flags.tenant), given(file.tenant));
+        let guarantee = either!(ack).unwrap_or(Guarantee::Durable);
         Ok(Options {
             listen: either!(listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000))),
             directory: either!(dir).unwrap_or_else(|| "logd-data".into()),
-            guarantee: either!(ack).unwrap_or(Guarantee::Durable),
+            guarantee,
             engine,
             sqpoll,
             threads,
@@ -470,6 +481,7 @@ impl ServeArgs {
             fluent_intake,
             intake_connections: either!(intake_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
+            kafka: kafka_settings(either!(kafka), either!(kafka_topic), guarantee)?,
             log: either!(log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
             sources: std::mem::take(sources),
@@ -534,6 +546,30 @@ fn tls_files(
         (None, Some(_)) => usage("--tls-key needs --tls-cert"),
         (None, None) if client_ca.is_none() => Ok(None),
         (None, None) => usage("--tls-client-ca needs --tls-cert and --tls-key"),
+    }
+}
+
+/// What is said of Kafka, where it goes together.
+fn kafka_settings(
+    brokers: Option<kafka::Brokers>,
+    topic: Option<String>,
+    guarantee: Guarantee,
+) -> Result<Option<kafka::Settings>, LogdError> {
+    let usage = |text: &str| Err(LogdError::Usage(text.to_owned()));
+    match (brokers, topic) {
+        (None, None) if guarantee == Guarantee::Replicated => {
+            usage("--ack replicated needs --kafka and --kafka-topic")
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) => usage("--kafka needs --kafka-topic"),
+        (None, Some(_)) => usage("--kafka-topic needs --kafka"),
+        (Some(_), Some(_)) if guarantee < Guarantee::Durable => usage(
+            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their \
+             numbers would be given to new ones",
+        ),
+        (Some(kafka::Brokers(brokers)), Some(topic)) => {
+            Ok(Some(kafka::Settings { brokers, topic }))
+        }
     }
 }
 

@@ -27,12 +27,17 @@ use crate::{
         storage::{Shared, end_others},
     },
     error::LogdError,
+    guarantee::Guarantee,
     intake::{self, Intake},
     live::Live,
     monitoring::{
         http, log,
         monitor::{Facts, Monitor},
         stats::Stats,
+    },
+    ship::{
+        fleet::{Fleet, Shipping},
+        progress::Streams,
     },
     worker::{Order, Worker},
 };
@@ -66,10 +71,12 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let _lock = lock(&options.directory)?;
     let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
+    let (shipping, shipped) = shipping(options)?;
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
-    let keeper = Keeper::start(&options.directory, live.clone(), tenants.clone(), names.clone())?;
-    let order = order(options, keeper.tray(), &live, (names, tenants.clone()));
+    let keeper = keep(options, &live, (&names, &tenants), &shipped)?;
+    let tray = (keeper.tray(), shipped.clone());
+    let order = order(options, tray, &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;
     let ports = intake_ports(options)?;
     let own = order.clone();
@@ -82,7 +89,9 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         guarantee: options.guarantee.name(),
         engine: server.engine(),
         tenants,
+        shipped,
     };
+    let fleet = shipping.map(Shipping::start).transpose()?;
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
     // of its own ends.
@@ -96,6 +105,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     monitor.tell_ready();
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
+    Fleet::finish(fleet, options.drain);
     served.and(taken).and(keeper.finish())
 }
 
@@ -117,10 +127,32 @@ fn intake_ports(options: &Options) -> Result<Vec<(intake::Protocol, TcpListener)
     Ok(ports)
 }
 
+/// What is shipped, if anything is, and how far.
+fn shipping(options: &Options) -> Result<(Option<Shipping>, Option<Arc<Streams>>), LogdError> {
+    let Some(kafka) = options.kafka.clone() else { return Ok((None, None)) };
+    let shipping = Shipping::new(&options.directory, kafka)?;
+    let streams = shipping.streams();
+    Ok((Some(shipping), Some(streams)))
+}
+
+/// Starts the thread that looks after segments. It keeps those that are not shipped.
+fn keep(
+    options: &Options,
+    live: &Arc<Mutex<Live>>,
+    (names, tenants): (&Arc<Names>, &Arc<Tenants>),
+    shipped: &Option<Arc<Streams>>,
+) -> Result<Keeper, LogdError> {
+    if let Some(shipped) = shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated) {
+        names.wait_for(shipped.clone());
+    }
+    let (directory, live) = (&options.directory, live.clone());
+    Keeper::start(directory, live, tenants.clone(), names.clone(), shipped.clone())
+}
+
 /// What all threads are built from.
 fn order(
     options: &Options,
-    tray: Tray,
+    (tray, shipped): (Tray, Option<Arc<Streams>>),
     live: &Arc<Mutex<Live>>,
     (names, tenants): (Arc<Names>, Arc<Tenants>),
 ) -> Order {
@@ -130,6 +162,7 @@ fn order(
         names,
         tray,
         floor: Arc::new(Mutex::new(Floor::new(&options.directory))),
+        shipped,
     };
     Order { storage, drain: options.drain, live: live.clone(), tenants, addresses: Arc::default() }
 }
@@ -213,7 +246,9 @@ fn descriptors_beside(options: &Options) -> u64 {
     streams += ports.min(1);
     requests += ports * u64::from(options.intake_connections);
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
-    2 * segments + requests
+    // A thread that ships reads two files, stores the cursor and has a connection or two.
+    let shipping = if options.kafka.is_some() { 6 * streams } else { 0 };
+    2 * segments + requests + shipping
 }
 
 /// Reads the options again and takes over those that may change.
@@ -259,6 +294,7 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("fluent-intake", before.fluent_intake != after.fluent_intake),
         ("intake-connections", before.intake_connections != after.intake_connections),
         ("tenant", before.tenants != after.tenants),
+        ("kafka", before.kafka != after.kafka),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];
     all.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name)).collect()

@@ -11,6 +11,8 @@ pub enum Guarantee {
     Written,
     /// It is on stable storage: it survives a loss of power
     Durable,
+    /// It is on stable storage, and Kafka has it: it survives the loss of this machine
+    Replicated,
 }
 
 impl Guarantee {
@@ -20,6 +22,7 @@ impl Guarantee {
             Guarantee::None => "none",
             Guarantee::Written => "written",
             Guarantee::Durable => "durable",
+            Guarantee::Replicated => "replicated",
         }
     }
 }

@@ -4,9 +4,9 @@
 //! changes a line that is JSON. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
-//! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent
-//! Forward), `daemon` (locks, recovery and the end), `monitoring`, `tool` (cat, tail,
-//! verify), `error`, `fuzzing`. `ringwise-serve` has the threads and signals.
+//! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent Forward), `ship` (Kafka), `daemon` (locks, recovery
+//! and the end), `monitoring`, `tool` (cat, tail, verify), `error`, `fuzzing`. `ringwise-serve` has the threads and
+//! signals.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod lines;
 mod live;
 mod monitoring;
 mod session;
+mod ship;
 mod tool;
 mod worker;
 

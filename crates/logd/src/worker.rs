@@ -236,10 +236,16 @@ impl Worker {
         let waiting: usize = clients.map(|client| client.connection.backlog_bytes()).sum();
         match self.batch.bytes() + self.committing_bytes + waiting {
             0 => Ok(()),
-            bytes => Err(LogdError::Failed(format!(
-                "{bytes} received bytes could not be stored in the time for the drain; they were not \
-                 acknowledged"
-            ))),
+            bytes => {
+                let done = match self.guarantee {
+                    Guarantee::Replicated => "replicated",
+                    _ => "stored",
+                };
+                Err(LogdError::Failed(format!(
+                    "{bytes} received bytes could not be {done} in the time for the drain; they were not \
+                     acknowledged"
+                )))
+            }
         }
     }
 

@@ -458,8 +458,8 @@ impl Connection {
         if let Some(asked) = desk.kit.plan.ack {
             let is_enough = match asked {
                 Guarantee::Any => true,
-                Guarantee::Written => matches!(promised, "written" | "durable"),
-                Guarantee::Durable => promised == "durable",
+                Guarantee::Written => matches!(promised, "written" | "durable" | "replicated"),
+                Guarantee::Durable => matches!(promised, "durable" | "replicated"),
             };
             if !is_enough {
                 let asked = typed(asked);

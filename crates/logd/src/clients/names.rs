@@ -17,7 +17,7 @@ use std::{
     io,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -31,6 +31,7 @@ use expired::{Expired, Ledger};
 pub(crate) use crate::disk::segment::format::record::Mark;
 use crate::{
     clients::refusal::Refusal, disk::segment::now_ms, error::LogdError, session::unfinished::Owner,
+    ship::progress::Streams,
 };
 
 /// Names that are remembered, those that have lines and those that are in use; no more are taken.
@@ -71,6 +72,8 @@ pub(crate) struct Names {
     claims: AtomicU64,
     /// Without one no name expires.
     ledger: Option<Ledger>,
+    /// If set, nobody gets a name before what was stored at the start is shipped.
+    shipped: OnceLock<Arc<Streams>>,
 }
 
 /// Whoever locks it and a name's state locks it first.
@@ -162,6 +165,11 @@ impl Names {
         Ok(Names { known, ledger: Some(Ledger::new(directory)), ..Names::default() })
     }
 
+    /// Lets nobody have a name before what is stored now is shipped. The numbers of names then stand for shipped lines.
+    pub(crate) fn wait_for(&self, shipped: Arc<Streams>) {
+        self.shipped.get_or_init(|| shipped);
+    }
+
     /// Knows that a name's lines are stored up to this one.
     pub(crate) fn restore(&self, mark: &Mark) {
         let mut known = self.known.lock();
@@ -238,6 +246,9 @@ impl Names {
         };
         if key.len() > KEY_BYTES {
             return Err(Refusal::Wrong);
+        }
+        if self.shipped.get().is_some_and(|shipped| !shipped.have_shipped_start()) {
+            return Err(Refusal::Busy);
         }
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         let mut known = self.known.lock();
@@ -370,6 +381,22 @@ mod tests {
 
     fn claim(names: &Names, tenant: Option<&str>, name: &str) -> Result<(Claim, u64), Refusal> {
         names.claim(Owner::new(tenant, 1), (NameRule::Anyone, usize::MAX), name)
+    }
+
+    /// A client would be told that lines are replicated which are only stored.
+    #[test]
+    fn nobody_gets_a_name_before_what_was_stored_is_shipped_if_that_is_promised() {
+        let (names, shipped) = (Names::default(), Arc::new(Streams::default()));
+        shipped.of(0).opened(5);
+        shipped.of(1).opened(0);
+        names.wait_for(shipped.clone());
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
+        shipped.of(0).acknowledge(4, 4, 40);
+        assert_eq!(claim(&names, None, "web").unwrap_err(), Refusal::Busy);
+        // More is stored meanwhile, for clients without a name.
+        shipped.of(0).committed(9, 40);
+        shipped.of(0).acknowledge(5, 1, 10);
+        assert!(claim(&names, None, "web").is_ok());
     }
 
     #[test]

@@ -39,11 +39,14 @@ use crate::{
     error::LogdError,
     live::Live,
     monitoring::log,
+    ship::progress::Streams,
 };
 
 mod clock;
+mod unshipped;
 
 use clock::Clock;
+use unshipped::find_unshipped;
 
 /// How often it looks for segments to pack or remove.
 const LOOK_TIME: Duration = Duration::from_secs(1);
@@ -128,6 +131,7 @@ impl Keeper {
         live: Arc<Mutex<Live>>,
         tenants: Arc<Tenants>,
         names: Arc<Names>,
+        shipped: Option<Arc<Streams>>,
     ) -> Result<Keeper, LogdError> {
         let (tray, asked) = Tray::new();
         let must_end = Arc::new(AtomicBool::new(false));
@@ -158,6 +162,7 @@ impl Keeper {
                 live,
                 tenants,
                 names,
+                shipped,
                 must_end,
                 ends,
                 resting,
@@ -252,6 +257,8 @@ struct Work {
     live: Arc<Mutex<Live>>,
     tenants: Arc<Tenants>,
     names: Arc<Names>,
+    /// How far streams are shipped, if they are.
+    shipped: Option<Arc<Streams>>,
     must_end: Arc<AtomicBool>,
     /// What the indexes of sealed segments say, which were read once.
     ends: HashMap<(Stream, u64), Ended>,
@@ -273,6 +280,10 @@ struct Files {
 /// What an index says of its segment.
 #[derive(Clone, Debug, Default)]
 struct Ended {
+    /// The number of its first line.
+    first_line: Option<u64>,
+    /// The number of the line after its last one, if it is sealed.
+    line_end: Option<u64>,
     /// When it was sealed, in milliseconds since 1970.
     sealed_ms: Option<u64>,
     /// Whether retention recorded that its lines go.
@@ -401,12 +412,13 @@ impl Work {
 
     /// What retention needs to know. The newest segment of a stream may be open unless it is sealed.
     fn kept(&mut self, all: &BTreeMap<(Stream, u64), Files>) -> Vec<Kept> {
-        let mut kept = Vec::new();
+        let (mut kept, mut lines) = (Vec::new(), Vec::new());
         let mut keys = all.iter().peekable();
         while let Some((&(stream, serial), files)) = keys.next() {
             let is_last = keys.peek().is_none_or(|((next, _), _)| *next != stream);
-            let Ended { sealed_ms, is_marked, tenants } =
+            let Ended { sealed_ms, is_marked, tenants, first_line, line_end } =
                 self.index_says((stream, serial), files, is_last);
+            lines.push((first_line, line_end));
             // A segment that was never sealed ended when it was last written to.
             let dead_ms = || (!is_last).then(|| self.modified_ms((stream, serial)));
             kept.push(Kept {
@@ -418,8 +430,12 @@ impl Work {
                 is_marked,
                 is_last,
                 keeps_index: false,
+                is_unshipped: false,
                 tenants,
             });
+        }
+        if let Some(shipped) = &self.shipped {
+            find_unshipped(&mut kept, &lines, shipped);
         }
         kept
     }
@@ -448,7 +464,9 @@ impl Work {
             true => self.tenants.shares(Scan::by_tenant(&fs::read(&path).unwrap_or_default())),
             false => Vec::new(),
         };
-        let ended = Ended { sealed_ms, is_marked, tenants };
+        let first_line = ends.head.map(|head| head.first_line);
+        let line_end = ends.seal.map(|seal| seal.first_line);
+        let ended = Ended { first_line, line_end, sealed_ms, is_marked, tenants };
         if sealed_ms.is_some() {
             self.ends.insert(key, ended.clone());
         }
@@ -491,6 +509,15 @@ impl Work {
             Ok(()) => {
                 self.tenants.removed(&segment.tenants);
                 log::remark("segments", format_args!("{}: removed, by retention", name.display()));
+                if segment.is_unshipped {
+                    let name = name.display();
+                    log::remark(
+                        "lost",
+                        format_args!(
+                            "{name}: removed before it was shipped, because of --retain-size"
+                        ),
+                    );
+                }
             }
             // Descriptors will be closed. A rest would keep all of the stream, and a disk full of dead letters full.
             Err(error) if is_descriptors(error) => {

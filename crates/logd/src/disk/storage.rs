@@ -33,10 +33,14 @@ use crate::{
     guarantee::Guarantee,
     monitoring::{log, stats::Stats},
     session::connection::Batch,
+    ship::progress::{Progress as ShipProgress, Streams},
 };
 
 /// How long a batch waits before it checks again whether segments were sealed.
 const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
+
+/// How long it waits before it checks again whether a batch is replicated.
+const REPLICA_WAIT_TIME: Duration = Duration::from_millis(2);
 
 /// How often it checks the age of segments and the free space when nothing else happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
@@ -59,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) tray: Tray,
     /// The least free space for storing.
     pub(crate) floor: Arc<Mutex<Floor>>,
+    /// How far streams are shipped, if they are.
+    pub(crate) shipped: Option<Arc<Streams>>,
 }
 
 /// The streams of a thread.
@@ -82,6 +88,10 @@ pub(crate) struct Storage {
 
 struct Part {
     appender: Appender,
+    /// Where it says which lines are durable, if they are shipped.
+    progress: Option<Arc<ShipProgress>>,
+    /// Whether a batch is committed only when it is shipped.
+    must_ship: bool,
     /// Memory for the next batch.
     spare: Vec<u8>,
     state: State,
@@ -93,6 +103,8 @@ struct Part {
 enum State {
     Idle,
     Going,
+    /// It is stored. It is committed when all lines before this one are shipped.
+    Shipping(u64),
     /// Waits until the next try.
     Stalled(Retry),
 }
@@ -118,9 +130,16 @@ impl Storage {
                 names: shared.names.clone(),
                 tag,
             };
+            let shipped = shared.shipped.as_ref().filter(|_| content == Content::Lines);
+            let progress = shipped.map(|shipped| shipped.of(number));
+            if let Some(progress) = &progress {
+                progress.opened(recovered.next_line);
+            }
             let handle = open_directory(&mut aside, directory).map_err(LogdError::failed)?;
             let appender = Appender::new(plan, handle, aside);
-            Ok(Part { appender, spare: Vec::new(), state: State::Idle, is_told: false })
+            let (spare, state, is_told) = (Vec::new(), State::Idle, false);
+            let must_ship = shared.guarantee == Guarantee::Replicated;
+            Ok(Part { appender, progress, must_ship, spare, state, is_told })
         };
         Ok(Storage {
             lines: part(Content::Lines, LINES)?,
@@ -320,6 +339,7 @@ impl Storage {
                 }
             }
         }
+        self.lines.look_at_shipping();
         self.go_on(submission)?;
         self.hand_on();
         self.look(submission)?;
@@ -341,9 +361,10 @@ impl Storage {
             self.has_stalled = false;
             log::remark("storage", format_args!("storing and acknowledging again"));
         }
-        if let Some(retry) = retry.filter(|_| !self.is_waiting) {
+        let replicas = matches!(self.lines.state, State::Shipping(_)).then_some(REPLICA_WAIT_TIME);
+        if let Some(wait) = retry.map(Retry::after).or(replicas).filter(|_| !self.is_waiting) {
             self.is_waiting = true;
-            self.wake_after(submission, retry.after())?;
+            self.wake_after(submission, wait)?;
         }
         Ok(())
     }
@@ -382,7 +403,28 @@ impl Part {
     fn retry(&self) -> Option<Retry> {
         match self.state {
             State::Stalled(retry) => Some(retry),
-            State::Idle | State::Going => None,
+            State::Idle | State::Going | State::Shipping(_) => None,
+        }
+    }
+
+    /// Says that a batch of so many bytes is stored. Returns what it waits for, if for anything.
+    fn stored(&self, bytes: u64) -> State {
+        let Some(progress) = &self.progress else { return State::Idle };
+        let line = self.appender.next_line();
+        progress.committed(line, bytes);
+        if !self.must_ship || progress.acknowledged() >= line {
+            return State::Idle;
+        }
+        progress.wake();
+        State::Shipping(line)
+    }
+
+    /// Looks whether the batch that waits for it is shipped.
+    fn look_at_shipping(&mut self) {
+        if let (State::Shipping(line), Some(progress)) = (self.state, &self.progress)
+            && progress.acknowledged() >= line
+        {
+            self.state = State::Idle;
         }
     }
 
@@ -396,10 +438,10 @@ impl Part {
                 }
             }
             Progress::Committed(mut spare) => {
+                self.state = self.stored(spare.len() as u64);
                 spare.clear();
                 spare.shrink_to(SPARE_BYTES);
                 self.spare = spare;
-                self.state = State::Idle;
                 self.is_told = false;
             }
             Progress::Stalled(why, retry) => {
@@ -461,6 +503,61 @@ mod tests {
         wait_for_seals(1, u64::MAX);
     }
 
+    /// With `--ack replicated` a batch is committed when it is shipped, and no other begins before.
+    #[test]
+    fn a_batch_is_committed_when_it_is_shipped_if_that_is_promised() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tray, _asked) = Tray::new();
+        let (bytes, age, min_free) = (u64::MAX, Duration::MAX, 0);
+        let limits = Limits { bytes, index_bytes: bytes, age, min_free, is_direct: false };
+        let streams = Arc::new(Streams::default());
+        let mut shared = Shared {
+            directory: directory.path().to_owned(),
+            guarantee: Guarantee::Replicated,
+            names: Arc::default(),
+            tray,
+            floor: Arc::new(Mutex::new(Floor::new(directory.path()))),
+            shipped: Some(streams.clone()),
+        };
+        let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();
+        for (guarantee, waits) in [(Guarantee::Replicated, true), (Guarantee::Durable, false)] {
+            shared.guarantee = guarantee;
+            let mut storage = Storage::open(&shared, 0, limits).unwrap();
+            let progress = streams.of(0);
+            let before = progress.durable();
+            let (lines, letters) = (b"1\n2\n".to_vec(), b"{}\n".to_vec());
+            let mut batch =
+                Batch { lines, line_count: 2, letters, letter_records: 1, ..Batch::default() };
+            storage.begin(&mut local, &mut batch).unwrap();
+            let mut is_committed = false;
+            let look = |storage: &mut Storage, local: &mut Local| {
+                local.submit_and_wait(1).unwrap();
+                let mut is_committed = false;
+                while let Some(completion) = local.next_completion() {
+                    is_committed |= storage.take(local, (completion.tag(), completion)).unwrap();
+                }
+                is_committed
+            };
+            // It is stored, and can be shipped.
+            while progress.durable() == before {
+                is_committed |= look(&mut storage, &mut local);
+            }
+            for _ in 0..if waits { 5 } else { 0 } {
+                is_committed |= look(&mut storage, &mut local);
+                progress.acknowledge(before + 1, 1, 2);
+                assert!(!is_committed && !storage.is_ready(&mut local).unwrap());
+            }
+            if waits {
+                progress.acknowledge(before + 2, 1, 2);
+            }
+            while storage.is_busy() {
+                is_committed |= look(&mut storage, &mut local);
+            }
+            assert!(is_committed, "{guarantee:?}");
+            assert_eq!(progress.durable(), before + 2);
+        }
+    }
+
     /// The index of many small batches grew until no reader had memory for it.
     #[test]
     fn a_segment_ends_by_its_index_too() {
@@ -479,6 +576,7 @@ mod tests {
             names: Arc::default(),
             tray,
             floor: Arc::new(Mutex::new(Floor::new(directory.path()))),
+            shipped: None,
         };
         let mut storage = Storage::open(&shared, 0, limits).unwrap();
         let mut local = Local::builder().backend(BackendChoice::Classic).build().unwrap();

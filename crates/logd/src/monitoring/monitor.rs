@@ -20,7 +20,9 @@ use sd_notify::NotifyState;
 use crate::{
     clients::tenants::Tenants,
     error::LogdError,
+    guarantee::Guarantee,
     monitoring::{log, stats::Stats},
+    ship::progress::Streams,
 };
 
 /// How often it takes a sample.
@@ -64,6 +66,8 @@ pub(crate) struct Facts {
     pub(crate) guarantee: &'static str,
     pub(crate) engine: String,
     pub(crate) tenants: Arc<Tenants>,
+    /// How far streams are shipped, if they are.
+    pub(crate) shipped: Option<Arc<Streams>>,
 }
 
 impl Monitor {
@@ -162,6 +166,10 @@ impl Monitor {
         }
         if sum.low > 0 {
             reasons.push("less space is free than --min-free".to_owned());
+        }
+        let is_away = self.facts.shipped.as_ref().is_some_and(|shipped| shipped.is_away());
+        if is_away && self.facts.guarantee == Guarantee::Replicated.name() {
+            reasons.push("lines cannot be replicated".to_owned());
         }
         reasons
     }

@@ -7,6 +7,8 @@
 //! the lines of each tenant have expired by that tenant's rule. If an older segment has not expired then, the index
 //! stays until that one is removed, so that there is no gap.
 //!
+//! Lines that are still to be shipped do not expire. The limit of size holds for them too, after all others.
+//!
 //! Before a segment's lines are removed, the head of its index records the removal. `verify` reports any other missing
 //! file as a loss. A head is 64 bytes within one sector, and a sector is written whole or not at all.
 
@@ -54,6 +56,8 @@ pub(crate) struct Kept {
     pub(crate) is_marked: bool,
     /// Whether it is the last of its stream.
     pub(crate) is_last: bool,
+    /// Whether it has lines that are still to be shipped.
+    pub(crate) is_unshipped: bool,
     /// Whether its index stays when its lines are removed. [`overdue`] decides this.
     pub(crate) keeps_index: bool,
     /// Bytes of lines of each tenant, by the tenant's place in the list. Empty if tenants have no rules.
@@ -75,9 +79,10 @@ pub(crate) fn overdue(
     let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
     let old = expired(&mut ended, policy.age, tenants, age_ms);
     let is_old = |one: &Kept| old.contains(&(one.stream, one.serial));
-    // Expired segments come before segments that are removed for their size.
+    // Expired segments come before segments that are removed for their size, and shipped ones before others.
     ended.sort_by_key(|one| {
-        (!is_old(one), Reverse(one.stream.content), one.ended_ms, one.stream, one.serial)
+        let kind = (!is_old(one), Reverse(one.stream.content), one.is_unshipped);
+        (kind, one.ended_ms, one.stream, one.serial)
     });
     // The segments of each stream that are left.
     let mut left: HashMap<Stream, BTreeSet<u64>> = HashMap::new();
@@ -126,7 +131,9 @@ fn expired(
         };
         // Lines of unknown tenants follow the rule for all.
         let is_known = !one.tenants.is_empty();
-        if (is_known && one.tenants.iter().all(is_over)) || (!is_known && is_old(age_max)) {
+        let is_expired =
+            (is_known && one.tenants.iter().all(is_over)) || (!is_known && is_old(age_max));
+        if is_expired && !one.is_unshipped {
             expired.insert((one.stream, one.serial));
         }
         one.tenants.iter().for_each(|(place, bytes)| later[*place] += bytes);
@@ -219,6 +226,7 @@ mod tests {
             has_lines,
             is_marked,
             is_last,
+            is_unshipped: false,
             keeps_index,
             tenants,
         }
@@ -296,6 +304,28 @@ mod tests {
         let age = Policy { bytes: None, dead_bytes: None, age: Some(Duration::from_millis(4500)) };
         assert_eq!(serials(&all, age, 9000), [(1, 0)]);
         assert_eq!(serials(&all, age, 10_000), [(1, 0), (0, 0), (0, 1)]);
+    }
+
+    /// Kafka is away: its lines wait for it, up to the limit of size.
+    #[test]
+    fn lines_that_are_to_be_shipped_go_last_and_only_for_size() {
+        let unshipped = |one: Kept| Kept { is_unshipped: true, ..one };
+        let all = [
+            unshipped(kept(0, 0, Some(1000), false)),
+            unshipped(kept(0, 1, Some(2000), false)),
+            kept(1, 0, Some(3000), false),
+            unshipped(kept(1, 1, Some(4000), false)),
+        ];
+        let age = Policy { age: Some(Duration::ZERO), ..Policy::default() };
+        assert_eq!(serials(&all, age, 9000), [(1, 0)]);
+        let bytes = |bytes| Policy { bytes: Some(bytes), ..Policy::default() };
+        assert_eq!(serials(&all, bytes(300), 9000), [(1, 0)]);
+        assert_eq!(serials(&all, bytes(200), 9000), [(1, 0), (0, 0)]);
+        let rules = ["short,retain-age=1s"];
+        let tenants = Tenants::new(&rules.map(|text| crate::clients::tenants::rule(text).unwrap()));
+        let of_tenant = |one: Kept| Kept { tenants: vec![(0, 5)], ..one };
+        let all = [of_tenant(all[2].clone()), of_tenant(all[3].clone())];
+        assert_eq!(serials_of(&all, Policy::default(), &tenants, 90_000), [(1, 0)]);
     }
 
     #[test]

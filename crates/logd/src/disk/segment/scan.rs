@@ -270,12 +270,18 @@ impl Origins {
             let said = self.records.read(&Entry::records_of(&entries), of.time_ms);
             parts = if of.number == batch.number { said.parts } else { Vec::new() };
         }
-        if !adds_up(batch, &parts) {
-            let (lines, bytes, time_ms) = (batch.lines, batch.bytes, batch.time_ms);
-            return vec![StoredPart { origin: None, lines, bytes, time_ms }];
-        }
-        parts
+        parts_of(batch, parts)
     }
+}
+
+/// Returns the parts of a batch as its records have them. If they do not add up to it, it has one part of unknown
+/// origin.
+pub(crate) fn parts_of(batch: &Entry, parts: Vec<StoredPart>) -> Vec<StoredPart> {
+    if adds_up(batch, &parts) {
+        return parts;
+    }
+    let (lines, bytes, time_ms) = (batch.lines, batch.bytes, batch.time_ms);
+    vec![StoredPart { origin: None, lines, bytes, time_ms }]
 }
 
 /// Whether the parts of a batch add up to its lines and bytes.

@@ -11,6 +11,7 @@ use crate::{
         monitor::{Monitor, Sample},
         stats::{BOUNDS, COUNTERS, GAUGES},
     },
+    ship::progress::{Progress, Streams},
 };
 
 /// Formats all metrics.
@@ -28,6 +29,9 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     refused_greetings(&mut text, sample);
     commit_times(&mut text, sample);
     tenants(&mut text, &monitor.facts.tenants);
+    if let Some(streams) = &monitor.facts.shipped {
+        shipped(&mut text, streams);
+    }
     let whole: [(&str, &str, u64); 4] = [
         ("silent_threads", "Threads that do not answer", sample.silent as u64),
         ("draining", "1 if the daemon is draining", u64::from(monitor.is_draining())),
@@ -63,6 +67,38 @@ fn tenants(text: &mut String, tenants: &Tenants) {
             let label = account.label().replace('\\', "\\\\").replace('"', "\\\"");
             let value = value(account).load(Ordering::Relaxed);
             let _ = writeln!(text, "logd_{name}{{tenant=\"{label}\"}} {value}");
+        }
+    }
+}
+
+/// A metric of each stream that is shipped: its name, its kind, its help text, and how to read it.
+type ShipFigure = (&'static str, &'static str, &'static str, fn(&Progress) -> u64);
+
+const OF_STREAMS: [ShipFigure; 6] = [
+    ("shipped_lines_total", "counter", "Lines that the destination acknowledged", |it| {
+        it.shipped_lines.load(Ordering::Relaxed)
+    }),
+    ("lag_lines", "gauge", "Durable lines that are not acknowledged", Progress::lag_lines),
+    ("lag_bytes", "gauge", "Bytes of these", Progress::lag_bytes),
+    ("lost_lines_total", "counter", "Lines that were gone before they were shipped", |it| {
+        it.lost_lines.load(Ordering::Relaxed)
+    }),
+    ("errors_total", "counter", "Errors after which lines were sent again", |it| {
+        it.errors.load(Ordering::Relaxed)
+    }),
+    ("away", "gauge", "1 if the destination does not take lines", |it| {
+        u64::from(it.is_away.load(Ordering::Relaxed))
+    }),
+];
+
+/// Formats the metrics of shipping.
+fn shipped(text: &mut String, streams: &Streams) {
+    for (name, kind, help, value) in OF_STREAMS {
+        let name = format!("ship_{name}");
+        head(text, &name, help, kind);
+        for (number, progress) in streams.all() {
+            let value = value(&progress);
+            let _ = writeln!(text, "logd_{name}{{stream=\"{number}\"}} {value}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The status page: plain HTML that reloads itself, without scripts and without anything from elsewhere.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{fmt::Write as _, path::Path, sync::atomic::Ordering, time::Duration};
 
 use ringwise_measure::quantity::bytes_text;
 
@@ -10,6 +10,7 @@ use crate::{
         monitor::{Monitor, Sample},
         stats::Stats,
     },
+    ship::progress::Streams,
 };
 
 const HEAD: &str = "<!DOCTYPE html>
@@ -49,6 +50,9 @@ pub(crate) fn page(monitor: &Monitor, sample: &Sample) -> String {
     rates(&mut html, monitor, sample);
     threads(&mut html, sample);
     refusals(&mut html, &sample.sum());
+    if let Some(streams) = &facts.shipped {
+        shipping(&mut html, streams);
+    }
     segments(&mut html, &facts.directory);
     html.push_str("</body></html>\n");
     html
@@ -122,6 +126,28 @@ fn refusals(html: &mut String, sum: &Stats) {
     row("silent for longer than --idle", sum.idle_ended);
     for (word, count) in sum.refused_greetings.each().filter(|(_, count)| *count > 0) {
         row(&format!("greeting refused: {word}"), count);
+    }
+    html.push_str("</table>\n");
+}
+
+fn shipping(html: &mut String, streams: &Streams) {
+    html.push_str(
+        "<h2>Shipping</h2>\n<table id=\"shipping\"><tr><th>stream<th>shipped lines<th>lag, lines\
+         <th>lag, bytes<th>lost lines<th>errors<th>last error</tr>\n",
+    );
+    for (number, progress) in streams.all() {
+        let is_away = progress.is_away.load(Ordering::Relaxed);
+        let _ = writeln!(
+            html,
+            "<tr><td>{number}<td>{}<td>{}<td>{}<td>{}<td>{}<td class=\"{}\">{}</tr>",
+            progress.shipped_lines.load(Ordering::Relaxed),
+            progress.lag_lines(),
+            bytes_text(progress.lag_bytes()),
+            progress.lost_lines.load(Ordering::Relaxed),
+            progress.errors.load(Ordering::Relaxed),
+            if is_away { "bad" } else { "" },
+            escaped(&progress.last_error()),
+        );
     }
     html.push_str("</table>\n");
 }

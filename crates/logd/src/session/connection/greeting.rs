@@ -7,7 +7,7 @@ use super::{Connection, Desk, Terms, state::Greeting, wish::Wish};
 use crate::{clients::refusal::Refusal, guarantee::Guarantee};
 
 /// The greeting as it should be.
-const FORM: &str = "LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]";
+const FORM: &str = "LOGD 1 [ack=written|durable|replicated] [name=NAME] [token=TOKEN]";
 
 impl Connection {
     /// Answers a greeting.

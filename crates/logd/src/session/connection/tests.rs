@@ -149,7 +149,8 @@ fn the_newest_acknowledgement_is_enough() {
     assert_eq!(desk.steps(&mut connection), [send("A 3\n")]);
 }
 
-const UNKNOWN: &str = "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]\n";
+const UNKNOWN: &str =
+    "E 1 unknown LOGD 1 [ack=written|durable|replicated] [name=NAME] [token=TOKEN]\n";
 
 /// Who comes back is told what is stored, and whom it takes the place of is not listened to.
 #[test]
@@ -191,7 +192,7 @@ fn nobody_is_promised_more_than_is_so() {
         (
             Guarantee::Durable,
             "LOGD 2\n",
-            "E 1 unknown LOGD 1 [ack=written|durable] [name=NAME] [token=TOKEN]\n",
+            "E 1 unknown LOGD 1 [ack=written|durable|replicated] [name=NAME] [token=TOKEN]\n",
         ),
     ] {
         let (mut desk, mut connection) = (Table::new(), connection());

@@ -25,6 +25,9 @@ impl Wish<'_> {
                 ("ack", "durable") if wish.guarantee.is_none() => {
                     wish.guarantee = Some(Guarantee::Durable);
                 }
+                ("ack", "replicated") if wish.guarantee.is_none() => {
+                    wish.guarantee = Some(Guarantee::Replicated);
+                }
                 ("name", name) if wish.name.is_none() => wish.name = Some(name),
                 ("token", token) if wish.token.is_none() => wish.token = Some(token),
                 _ => return None,

@@ -27,7 +27,7 @@ use crate::{
 
 /// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
 /// nearest later segment for which that is known.
-fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
+pub(crate) fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
     for later in place + 1..segments.count() {
         if let Some(head) = segments.head(later)? {
             return Ok(head.first_line);

@@ -421,6 +421,7 @@ fn a_removal_that_is_cut_short_is_no_damage() {
                 has_lines: true,
                 is_marked: false,
                 is_last,
+                is_unshipped: false,
                 keeps_index: is_last,
                 tenants: Vec::new(),
             };

@@ -63,6 +63,11 @@ impl Appender {
         self.writing.counts
     }
 
+    /// Returns the number of the line after the last committed one.
+    pub(crate) fn next_line(&self) -> u64 {
+        self.writing.plan.next_line
+    }
+
     /// Starts to commit a batch of whole lines, or of names alone. No other batch may be in progress.
     ///
     /// # Errors
@@ -153,7 +158,7 @@ impl Appender {
         let path = |part| plan.directory.join(plan.stream.file(serial, part));
         let local = &mut self.aside;
         let new = OpenOptions::new().write(true).create_new(true).mode(0o640);
-        let dsync = if plan.guarantee == Guarantee::Durable { DSYNC } else { 0 };
+        let dsync = if plan.guarantee >= Guarantee::Durable { DSYNC } else { 0 };
         let (data, is_direct) = open_data(local, &path(Part::Data), new, is_direct)?;
         match open(local, &path(Part::Index), new.custom_flags(dsync)) {
             Ok(index) => Ok(Files { data, index, is_direct }),

@@ -342,7 +342,7 @@ impl Writing {
                 let data = std::mem::take(&mut batch.given.data);
                 Steps::default().write_at(data, segment.bytes)
             };
-            let is_durable = self.plan.guarantee == Guarantee::Durable;
+            let is_durable = self.plan.guarantee >= Guarantee::Durable;
             add(Target::Data, if is_durable { steps.sync_data() } else { steps });
         }
         add(Target::Index, Steps::default().write_at(entry, segment.index_bytes));
@@ -514,7 +514,7 @@ impl Writing {
             name: self.plan.stream.file(segment.serial, Part::Data),
             data: segment.files.data,
             index: segment.files.index,
-            is_synced: self.plan.guarantee == Guarantee::Durable,
+            is_synced: self.plan.guarantee >= Guarantee::Durable,
             index_bytes: segment.index_bytes,
             is_filled: segment.files.is_direct,
             is_torn: false,
@@ -540,7 +540,7 @@ fn entry_of(plan: &Plan, segment: &mut Segment, batch: &Batch) -> Vec<u8> {
     let before = entries.len();
     entries.extend(Entry::of_records(&records));
     let beside = (entries.len() - before) as u32;
-    let is_synced = plan.guarantee == Guarantee::Durable;
+    let is_synced = plan.guarantee >= Guarantee::Durable;
     entries.push(Entry {
         flags: if is_synced { AFTER_SYNC } else { 0 } | beside << BESIDE_SHIFT,
         number: segment.batches,

@@ -1,0 +1,271 @@
+//! What a consumer of Kafka reads is what `logd` stored, whatever failed meanwhile.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    cluster::{Cluster, Record, TOPIC},
+    harness::daemon::{Daemon, ask, cat, rounds},
+};
+
+const THREADS: u32 = 2;
+
+/// A daemon that ships, and its status page.
+fn start(cluster: &Cluster, directory: &Path, more: &[&str]) -> (Daemon, String) {
+    let (addresses, directory) = (cluster.addresses(), directory.to_str().unwrap());
+    let flags = ["--dir", directory, "--kafka", &addresses, "--kafka-topic", TOPIC];
+    let own = ["--threads", "2", "--segment-size", "16m", "--http", "127.0.0.1:0"];
+    let tenant = ["--tenant", "loop,from=127.0.0.0/8"];
+    let flags = [&flags[..], &own, &tenant, more].concat();
+    let mut daemon = Daemon::launch("logd", "epoll", &flags).unwrap();
+    let page = daemon.line();
+    (daemon, page)
+}
+
+/// The sum of a figure over all streams.
+fn figure(page: &str, name: &str) -> u64 {
+    let text = ask(page, "/metrics");
+    let own = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    own.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// Waits until everything that is stored is in Kafka.
+fn wait_until_shipped(page: &str) {
+    let until = Instant::now() + Duration::from_secs(180);
+    while figure(page, "logd_ship_lag_lines") > 0 {
+        let errors = ask(page, "/");
+        assert!(Instant::now() < until, "waited in vain: {errors}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Compares a topic with the segments: each line of each stream is there in its order, with its time and tenant. A line
+/// that is there again is one of those before the newest.
+fn compare(records: &[Record], directory: &Path) -> (usize, usize) {
+    let origins: Vec<_> = records.iter().map(|record| &record.origin).collect();
+    assert!(origins.windows(2).all(|pair| pair[0] == pair[1]), "one directory has one name");
+    let (mut lines, mut repeated) = (0, 0);
+    for stream in 0..THREADS {
+        let number = stream.to_string();
+        let stored = cat(&["--stream", &number], directory);
+        let own: Vec<_> = records.iter().filter(|record| record.stream == stream).collect();
+        let mut next = 0;
+        for record in &own {
+            assert_eq!(record.partition, own[0].partition, "a stream is in one partition");
+            assert!(
+                record.line <= next,
+                "stream {stream}: {} comes after {next} lines",
+                record.line
+            );
+            assert_eq!(record.value, stored[record.line], "stream {stream}: another line");
+            assert_eq!(record.tenant.as_deref(), Some("loop"));
+            assert!(record.time_ms > 1_700_000_000_000, "{record:?}");
+            repeated += usize::from(record.line < next);
+            next = next.max(record.line + 1);
+        }
+        assert_eq!(next, stored.len(), "stream {stream}: lines are missing");
+        lines += next;
+    }
+    (lines, repeated)
+}
+
+#[test]
+#[ignore = "needs Maven and Java"]
+fn kafka_has_what_is_stored_each_line_once() {
+    let cluster = Cluster::start(1, 3);
+    let directory = tempfile::tempdir().unwrap();
+    let (daemon, page) = start(&cluster, directory.path(), &[]);
+    let senders = (0..4).map(|sender| {
+        let address = daemon.address;
+        thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            for number in 0..250_000 {
+                writeln!(stream, "[{sender},{number},\"{}\"]", "x".repeat(number % 50)).unwrap();
+            }
+        })
+    });
+    senders.collect::<Vec<_>>().into_iter().for_each(|sender| sender.join().unwrap());
+    let until = Instant::now() + Duration::from_secs(60);
+    while figure(&page, "logd_accepted_lines_total") < 1_000_000 {
+        assert!(Instant::now() < until, "lines do not arrive");
+        thread::sleep(Duration::from_millis(50));
+    }
+    wait_until_shipped(&page);
+    assert_eq!(figure(&page, "logd_ship_shipped_lines_total"), 1_000_000);
+    assert_eq!(figure(&page, "logd_ship_errors_total"), 0);
+    let output = daemon.end();
+    assert!(!output.contains("kafka"), "{output}");
+    let found = compare(&cluster.consume(), directory.path());
+    assert_eq!(found, (1_000_000, 0));
+}
+
+/// A client is answered only when Kafka has its lines, also by a daemon that was killed and started again.
+#[test]
+#[ignore = "needs Maven and Java"]
+fn kafka_has_what_is_acknowledged_as_replicated() {
+    let mut cluster = Cluster::start(1, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--ack", "replicated"];
+    let join = |daemon: &Daemon| {
+        let mut stream = daemon.connect();
+        writeln!(stream, "LOGD 1 ack=replicated name=web").unwrap();
+        let mut answers = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        (stream, answers, line)
+    };
+    let (mut daemon, mut page) = start(&cluster, directory.path(), &flags);
+    let (mut stream, mut answers, line) = join(&daemon);
+    assert_eq!(line, "H 1 replicated 0\n");
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line).map(|_| line)
+    };
+    stream.write_all(b"1\n2\n").unwrap();
+    assert_eq!(answer().unwrap(), "A 2\n");
+    assert_eq!(figure(&page, "logd_ship_shipped_lines_total"), 2);
+    cluster.kill(0);
+    stream.write_all(b"3\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    assert!(answer().is_err(), "nobody else has the third line");
+    assert_eq!(cat(&[], directory.path()), ["1", "2", "3"]);
+    assert!(ask(&page, "/readyz").contains("lines cannot be replicated"));
+    daemon.signal("-KILL");
+    daemon.child.wait().unwrap();
+    (daemon, page) = start(&cluster, directory.path(), &flags);
+    assert_eq!(join(&daemon).2, "E 1 busy\n", "its third line is not replicated");
+    cluster.launch(0);
+    wait_until_shipped(&page);
+    let until = Instant::now() + Duration::from_secs(20);
+    let told = loop {
+        match join(&daemon).2 {
+            busy if busy == "E 1 busy\n" && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            told => break told,
+        }
+    };
+    assert_eq!(told, "H 1 replicated 3\n");
+    daemon.end();
+    let mut values: Vec<_> = cluster.consume().into_iter().map(|record| record.value).collect();
+    values.dedup();
+    assert_eq!(values, ["1", "2", "3"]);
+}
+
+/// Sends lines until it is told to stop, to whatever address the daemon has.
+struct Senders {
+    address: Arc<AtomicU64>,
+    must_stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Senders {
+    fn start() -> Senders {
+        let (address, must_stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let threads = (0..4).map(|sender| {
+            let (address, must_stop) = (address.clone(), must_stop.clone());
+            thread::spawn(move || {
+                let mut stream: Option<TcpStream> = None;
+                for number in 0_u64.. {
+                    if must_stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let port = address.load(Ordering::Relaxed) as u16;
+                    let lines: String =
+                        (0..100).map(|line| format!("[{sender},{number},{line}]\n")).collect();
+                    let sent =
+                        stream.as_mut().is_some_and(|it| it.write_all(lines.as_bytes()).is_ok());
+                    if !sent {
+                        stream = TcpStream::connect(("127.0.0.1", port)).ok();
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+            })
+        });
+        let threads = threads.collect();
+        Senders { address, must_stop, threads }
+    }
+
+    fn send_to(&self, address: SocketAddr) {
+        self.address.store(address.port().into(), Ordering::Relaxed);
+    }
+
+    fn stop(self) {
+        self.must_stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// In each round something else fails: the daemon, a broker, the leader, a leader that hangs, or all at once.
+#[test]
+#[ignore = "needs Maven and Java"]
+fn kafka_has_every_stored_line_in_order_whatever_fails() {
+    let mut cluster = Cluster::start(3, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let senders = Senders::start();
+    let (mut daemon, mut page) = start(&cluster, directory.path(), &[]);
+    senders.send_to(daemon.address);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for round in 0..rounds() {
+        let shipped = figure(&page, "logd_ship_shipped_lines_total");
+        thread::sleep(Duration::from_secs(1));
+        let what = ["daemon", "broker", "leader", "pause", "all"][round % 5];
+        *counts.entry(what).or_default() += 1;
+        match what {
+            "daemon" => {
+                daemon.signal("-KILL");
+                daemon.child.wait().unwrap();
+                (daemon, page) = start(&cluster, directory.path(), &[]);
+                senders.send_to(daemon.address);
+            }
+            "broker" => {
+                let other = (cluster.leader() + 1) % cluster.count();
+                cluster.kill(other);
+                thread::sleep(Duration::from_secs(3));
+                cluster.launch(other);
+            }
+            "leader" => {
+                let leader = cluster.leader();
+                cluster.kill(leader);
+                thread::sleep(Duration::from_secs(3));
+                cluster.launch(leader);
+            }
+            "pause" => {
+                let leader = cluster.leader();
+                cluster.signal(leader, "-STOP");
+                // Longer than the others wait for it, so that another one leads.
+                thread::sleep(Duration::from_secs(15));
+                cluster.signal(leader, "-CONT");
+            }
+            _ => {
+                (0..cluster.count()).for_each(|number| cluster.kill(number));
+                thread::sleep(Duration::from_secs(2));
+                (0..cluster.count()).for_each(|number| cluster.launch(number));
+            }
+        }
+        cluster.wait_until_in_sync();
+        let until = Instant::now() + Duration::from_secs(120);
+        while what != "daemon" && figure(&page, "logd_ship_shipped_lines_total") <= shipped {
+            assert!(Instant::now() < until, "{what}: {}", ask(&page, "/"));
+            thread::sleep(Duration::from_millis(100));
+        }
+        eprintln!("round {round}: {what}: {}", figure(&page, "logd_ship_errors_total"));
+    }
+    senders.stop();
+    thread::sleep(Duration::from_secs(1));
+    wait_until_shipped(&page);
+    daemon.end();
+    let (lines, repeated) = compare(&cluster.consume(), directory.path());
+    eprintln!("{lines} lines, {repeated} of them repeated, after {counts:?}");
+    assert!(lines > 1000 * rounds(), "{lines}");
+}

@@ -1,0 +1,29 @@
+//! Where shipments go. Kafka is one destination; an upload of segments could be another.
+//!
+//! A destination knows nothing of segments, cursors or pauses. The lane of a stream decides what to send when.
+
+use std::time::Duration;
+
+use super::shipment::Shipment;
+
+/// Why a destination did not do what it was asked for, in words. It may do it later.
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+/// The place to which the lines of one stream go.
+///
+/// After an error the caller calls [`connect`](Self::connect) and sends all shipments again that were not acknowledged:
+/// the same ones, in the same order. A destination may have stored some of them.
+pub(crate) trait Destination {
+    /// Connects. Shipments that were sent before are not in flight any more.
+    fn connect(&mut self) -> Result<(), Trouble>;
+
+    /// Sends a shipment, without waiting until it is stored.
+    fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble>;
+
+    /// Waits for the acknowledgement of the oldest shipment in flight. False means that there is none yet.
+    fn receive(&mut self, wait: Duration) -> Result<bool, Trouble>;
+
+    /// The most shipments in flight.
+    fn window(&self) -> usize;
+}

@@ -1,0 +1,419 @@
+//! The requests of a producer, and their answers.
+//!
+//! Each has the newest version whose encoding is the old one, without tagged fields, up to the one named here. Every
+//! broker from Kafka 2.4 on has them all. <https://kafka.apache.org/protocol.html> describes the messages.
+
+use std::{fmt, time::Duration};
+
+use super::{
+    batch::Producer,
+    wire::{Get, Put},
+};
+
+/// How this program names itself to brokers, for their logs and quotas.
+const CLIENT: &str = "ringwise-logd";
+
+/// A kind of request: its number and its version.
+#[derive(Clone, Copy)]
+struct Kind {
+    key: i16,
+    version: i16,
+    name: &'static str,
+}
+
+const PRODUCE: Kind = Kind { key: 0, version: 8, name: "Produce" };
+const METADATA: Kind = Kind { key: 3, version: 4, name: "Metadata" };
+const VERSIONS: Kind = Kind { key: 18, version: 0, name: "ApiVersions" };
+const INIT_PRODUCER: Kind = Kind { key: 22, version: 1, name: "InitProducerId" };
+
+/// Adds the head of a request, with room for its length and its number.
+fn begin(out: &mut Vec<u8>, kind: Kind) {
+    out.clear();
+    out.i32(0);
+    out.i16(kind.key);
+    out.i16(kind.version);
+    out.i32(0);
+    out.string(CLIENT);
+}
+
+/// Asks which requests a broker takes.
+pub(super) fn versions() -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, VERSIONS);
+    out
+}
+
+/// Checks that a broker takes the requests of a producer.
+pub(super) fn check_versions(answer: &[u8]) -> Result<(), String> {
+    let mut get = Get(answer);
+    let read = get.i16().and_then(|_| get.list(|get| Some((get.i16()?, get.i16()?, get.i16()?))));
+    let all = read.ok_or("its answer is not understood")?;
+    for kind in [PRODUCE, METADATA, INIT_PRODUCER] {
+        let takes = |(key, min, max): &(i16, i16, i16)| {
+            *key == kind.key && (*min..=*max).contains(&kind.version)
+        };
+        if !all.iter().any(takes) {
+            let (name, version) = (kind.name, kind.version);
+            return Err(format!(
+                "it does not take {name} requests of version {version}: Kafka 2.4 to 4.x do"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for the leaders of a topic's partitions. The topic is not created if it does not exist.
+pub(super) fn metadata(topic: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, METADATA);
+    out.i32(1);
+    out.string(topic);
+    out.i8(0);
+    out
+}
+
+/// Asks for a producer id, without transactions.
+pub(super) fn init_producer() -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, INIT_PRODUCER);
+    out.no_string();
+    out.i32(0);
+    out
+}
+
+/// Why there is no producer id.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The broker gets some from the others first.
+    NotYet,
+    For(Code),
+    Unreadable,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NotYet => write!(f, "it has no producer id yet: {}", Code::LOADING),
+            Refused::For(code) => write!(f, "it gives no producer id: {code}"),
+            Refused::Unreadable => f.write_str("its answer is not understood"),
+        }
+    }
+}
+
+/// Reads the answer to [`init_producer`].
+pub(super) fn producer(answer: &[u8]) -> Result<Producer, Refused> {
+    let mut get = Get(answer);
+    let mut read = || Some((get.i32()?, Code(get.i16()?), get.i64()?, get.i16()?));
+    match read().ok_or(Refused::Unreadable)? {
+        (_, Code::NONE, id, epoch) => Ok(Producer { id, epoch }),
+        (_, Code::LOADING, ..) => Err(Refused::NotYet),
+        (_, code, ..) => Err(Refused::For(code)),
+    }
+}
+
+/// Makes a request that stores a batch on all replicas in sync. `batch` adds the batch.
+pub(super) fn produce(
+    out: &mut Vec<u8>,
+    (topic, partition): (&str, i32),
+    store: Duration,
+    batch: impl FnOnce(&mut Vec<u8>),
+) {
+    begin(out, PRODUCE);
+    // No transaction.
+    out.no_string();
+    // All replicas.
+    out.i16(-1);
+    out.i32(store.as_millis() as i32);
+    out.i32(1);
+    out.string(topic);
+    out.i32(1);
+    out.i32(partition);
+    let start = out.len();
+    out.i32(0);
+    batch(out);
+    let bytes = (out.len() - start - 4) as i32;
+    out[start..start + 4].copy_from_slice(&bytes.to_be_bytes());
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) code: Code,
+    /// More about the error, in the broker's words. It may be empty.
+    why: String,
+}
+
+impl Stored {
+    /// Reads the answer to [`produce`].
+    pub(super) fn read(answer: &[u8]) -> Option<Stored> {
+        let partition = |get: &mut Get<'_>| {
+            let (_, code) = (get.i32()?, Code(get.i16()?));
+            // The offset, and two more numbers.
+            get.i64()?;
+            get.i64()?;
+            get.i64()?;
+            let wrong = get.list(|get| Some((get.i32()?, get.string()?.to_owned())))?;
+            let mut why = get.string()?.to_owned();
+            if let Some((_, first)) = wrong.into_iter().next().filter(|_| why.is_empty()) {
+                why = first;
+            }
+            Some(Stored { code, why })
+        };
+        let topics = Get(answer).list(|get| {
+            get.string()?;
+            get.list(partition)
+        })?;
+        topics.into_iter().flatten().next()
+    }
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why.is_empty() {
+            true => write!(f, "{}", self.code),
+            false => write!(f, "{} ({})", self.code, self.why),
+        }
+    }
+}
+
+/// The leader of a partition.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Leader {
+    /// `HOST:PORT`.
+    pub(super) address: String,
+}
+
+/// The answer to [`metadata`].
+#[derive(Debug)]
+pub(super) struct Metadata {
+    /// Each broker's number and address.
+    brokers: Vec<(i32, String)>,
+    topic: Code,
+    /// Each partition's error, number and leader.
+    partitions: Vec<(Code, i32, i32)>,
+}
+
+impl Metadata {
+    /// Reads an answer that is about one topic.
+    pub(super) fn read(answer: &[u8]) -> Option<Metadata> {
+        let mut get = Get(answer);
+        get.i32()?;
+        let brokers = get.list(|get| {
+            let (number, host, port) = (get.i32()?, get.string()?, get.i32()?);
+            get.string()?;
+            let is_v6 = host.contains(':');
+            let address = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            Some((number, address))
+        })?;
+        get.string()?;
+        get.i32()?;
+        let topics = get.list(|get| {
+            let topic = Code(get.i16()?);
+            get.string()?;
+            get.i8()?;
+            let partitions = get.list(|get| {
+                let partition = (Code(get.i16()?), get.i32()?, get.i32()?);
+                get.list(|get| get.i32())?;
+                get.list(|get| get.i32())?;
+                Some(partition)
+            })?;
+            Some((topic, partitions))
+        })?;
+        let (topic, partitions) = topics.into_iter().next()?;
+        Some(Metadata { brokers, topic, partitions })
+    }
+
+    /// Returns how many partitions the topic has.
+    pub(super) fn partitions(&self) -> Result<u32, String> {
+        match (self.topic, self.partitions.len() as u32) {
+            (Code::UNKNOWN_TOPIC_OR_PARTITION, _) => {
+                Err("the topic does not exist: create it, with the partitions and replicas that it needs".to_owned())
+            }
+            (Code::NONE, count @ 1..) => Ok(count),
+            (code, _) => Err(format!("the topic has no partitions now: {code}")),
+        }
+    }
+
+    /// Finds the leader of a partition.
+    pub(super) fn leader(&self, partition: i32) -> Result<Leader, String> {
+        let found = self.partitions.iter().find(|(_, number, _)| *number == partition);
+        let (code, _, leader) =
+            found.ok_or_else(|| format!("the topic has no partition {partition} any more"))?;
+        let broker = self.brokers.iter().find(|(number, _)| number == leader);
+        match broker {
+            Some((_, address)) => Ok(Leader { address: address.clone() }),
+            None => Err(format!("partition {partition} has no leader now: {code}")),
+        }
+    }
+}
+
+/// An error of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code(pub(super) i16);
+
+impl Code {
+    pub(super) const NONE: Code = Code(0);
+    pub(super) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
+    const MESSAGE_TOO_LARGE: Code = Code(10);
+    const LOADING: Code = Code(14);
+    pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
+    pub(super) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
+    const INVALID_PRODUCER_EPOCH: Code = Code(47);
+    const UNKNOWN_PRODUCER_ID: Code = Code(59);
+
+    /// Whether the broker does not know the producer's numbers any more. Shipments in flight are then sent with the
+    /// numbers of another producer, and may be stored twice.
+    pub(super) fn is_new_producer_needed(self) -> bool {
+        let all = [
+            Code::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            Code::INVALID_PRODUCER_EPOCH,
+            Code::UNKNOWN_PRODUCER_ID,
+        ];
+        all.contains(&self)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            0 => "NONE",
+            2 => "CORRUPT_MESSAGE",
+            3 => "UNKNOWN_TOPIC_OR_PARTITION",
+            5 => "LEADER_NOT_AVAILABLE",
+            6 => "NOT_LEADER_OR_FOLLOWER",
+            7 => "REQUEST_TIMED_OUT",
+            10 => "MESSAGE_TOO_LARGE",
+            14 => "COORDINATOR_LOAD_IN_PROGRESS",
+            15 => "COORDINATOR_NOT_AVAILABLE",
+            17 => "INVALID_TOPIC_EXCEPTION",
+            19 => "NOT_ENOUGH_REPLICAS",
+            20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+            29 => "TOPIC_AUTHORIZATION_FAILED",
+            31 => "CLUSTER_AUTHORIZATION_FAILED",
+            32 => "INVALID_TIMESTAMP",
+            44 => "POLICY_VIOLATION",
+            45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
+            46 => "DUPLICATE_SEQUENCE_NUMBER",
+            47 => "INVALID_PRODUCER_EPOCH",
+            56 => "KAFKA_STORAGE_ERROR",
+            59 => "UNKNOWN_PRODUCER_ID",
+            87 => "INVALID_RECORD",
+            other => return write!(f, "error {other}"),
+        };
+        f.write_str(name)?;
+        match *self {
+            Code::MESSAGE_TOO_LARGE => f.write_str(
+                ": raise max.message.bytes of the topic to 1 MiB, and to --max-line and 64 KiB if that is more",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of a broker, as the documentation of the protocol lays it out.
+    fn metadata_answer(topic: Code, partitions: &[(Code, i32, i32)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.i32(0);
+        out.i32(2);
+        for (number, host) in [(1, "one"), (2, "::1")] {
+            out.i32(number);
+            out.string(host);
+            out.i32(9092);
+            out.no_string();
+        }
+        out.string("cluster");
+        out.i32(1);
+        out.i32(1);
+        out.i16(topic.0);
+        out.string("logs");
+        out.i8(0);
+        out.i32(partitions.len() as i32);
+        for (code, number, leader) in partitions {
+            out.i16(code.0);
+            out.i32(*number);
+            out.i32(*leader);
+            for _ in 0..2 {
+                out.i32(2);
+                out.i32(1);
+                out.i32(2);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn the_leader_of_a_partition_is_found() {
+        let partitions = [(Code::NONE, 1, 2), (Code::NONE, 0, 1), (Code(5), 2, -1)];
+        let answer = metadata_answer(Code::NONE, &partitions);
+        let metadata = Metadata::read(&answer).unwrap();
+        assert_eq!(metadata.partitions(), Ok(3));
+        assert_eq!(metadata.leader(0).unwrap().address, "one:9092");
+        assert_eq!(metadata.leader(1).unwrap().address, "[::1]:9092");
+        assert!(metadata.leader(2).unwrap_err().contains("no leader now: LEADER_NOT_AVAILABLE"));
+        assert!(metadata.leader(3).unwrap_err().contains("no partition 3"));
+        for len in 0..answer.len() {
+            assert!(Metadata::read(&answer[..len]).is_none(), "{len}");
+        }
+        let missing = metadata_answer(Code::UNKNOWN_TOPIC_OR_PARTITION, &[]);
+        let told = Metadata::read(&missing).unwrap().partitions().unwrap_err();
+        assert!(told.contains("does not exist: create it"), "{told}");
+    }
+
+    #[test]
+    fn a_broker_that_is_too_old_or_too_new_is_told() {
+        let answer = |all: &[(i16, i16, i16)]| {
+            let mut out = Vec::new();
+            out.i16(0);
+            out.i32(all.len() as i32);
+            for (key, min, max) in all {
+                out.i16(*key);
+                out.i16(*min);
+                out.i16(*max);
+            }
+            out
+        };
+        let good = [(0, 3, 13), (3, 0, 13), (22, 0, 5)];
+        assert_eq!(check_versions(&answer(&good)), Ok(()));
+        for place in 0..good.len() {
+            let mut other = good;
+            (other[place].1, other[place].2) = (12, 13);
+            assert!(check_versions(&answer(&other)).unwrap_err().contains("2.4 to 4.x"));
+        }
+        assert!(check_versions(b"HTTP").is_err());
+    }
+
+    #[test]
+    fn an_answer_tells_what_became_of_a_batch() {
+        let answer = |code: Code, why: Option<&str>| {
+            let mut out = Vec::new();
+            out.i32(1);
+            out.string("logs");
+            out.i32(1);
+            out.i32(0);
+            out.i16(code.0);
+            (0..3).for_each(|_| out.i64(-1));
+            out.i32(1);
+            out.i32(7);
+            out.string("the seventh");
+            match why {
+                Some(why) => out.string(why),
+                None => out.no_string(),
+            }
+            out.i32(0);
+            out
+        };
+        let whole = answer(Code(87), Some("bad record"));
+        let told = |bytes: &[u8]| Stored::read(bytes).map(|stored| stored.to_string());
+        assert_eq!(told(&whole).as_deref(), Some("INVALID_RECORD (bad record)"));
+        assert_eq!(told(&answer(Code(87), None)).as_deref(), Some("INVALID_RECORD (the seventh)"));
+        assert!(told(&answer(Code(10), Some("x"))).unwrap().contains("max.message.bytes"));
+        // The last number, how long the broker held the answer back, is not needed.
+        for len in 0..whole.len() - 4 {
+            assert!(told(&whole[..len]).is_none(), "{len}");
+        }
+    }
+}
