@@ -87,14 +87,15 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     for (stream, serials) in streams {
         let segments = InDirectory::new(directory, stream, serials);
         let found = verify(&segments, |line| {
-            writeln!(out, "{line}").map_err(|error| LogdError::output(&error))
+            // A large segment takes long, so each line is shown when it is known.
+            let written = writeln!(out, "{line}").and_then(|()| out.flush());
+            written.map_err(|error| LogdError::output(&error))
         })?;
         for problem in found {
             problems += 1;
             let _ = writeln!(io::stderr(), "ringwise: logd: {problem}");
         }
     }
-    out.flush().map_err(|error| LogdError::output(&error))?;
     match problems {
         0 => Ok(()),
         _ => Err(LogdError::Failed(format!("{problems} problems in {}", directory.display()))),

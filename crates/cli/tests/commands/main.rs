@@ -13,6 +13,7 @@ mod logd;
 mod logd_http;
 mod logd_intake;
 mod logd_names;
+mod logd_query;
 mod logd_time;
 mod logd_tls;
 mod logd_unit;

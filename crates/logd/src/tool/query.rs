@@ -69,9 +69,8 @@ pub(super) fn run(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdErro
         tell_of_no_segments(directory);
     }
     let sources = wanted.among(all);
-    let sources: Vec<InDirectory<'_>> = sources
-        .map(|(stream, serials)| InDirectory::new(directory, stream, serials))
-        .collect();
+    let sources: Vec<InDirectory<'_>> =
+        sources.map(|(stream, serials)| InDirectory::new(directory, stream, serials)).collect();
     let mut printer = Lines { args, out, left: args.limit.unwrap_or(u64::MAX), count: 0 };
     let Scanned { ends, problems, counts } =
         scan(&sources, &wanted.selection, threads(args), &mut printer)?;

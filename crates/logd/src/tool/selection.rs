@@ -57,8 +57,10 @@ impl<'a> Selection<'a> {
     pub(super) fn select(&self, piece: &Piece<'_>) -> Selected {
         let mut found = Found::default();
         if piece.has_parts() {
-            for (part, lines) in piece.parts().filter(|(part, _)| self.shown.wants(part)) {
-                self.select_of(Some(part), lines, part.lines, &mut found);
+            for (part, lines, count) in piece.parts() {
+                if self.shown.wants(part) {
+                    self.select_of(Some(part), lines, count, &mut found);
+                }
             }
         } else {
             self.select_of(None, piece.lines(), piece.line_count, &mut found);

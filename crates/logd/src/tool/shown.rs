@@ -70,7 +70,7 @@ impl Shown {
             return Ok(count);
         }
         let mut left = count;
-        for (part, lines) in piece.parts() {
+        for (part, lines, _) in piece.parts() {
             let head = head(part.time_ms, part.origin.as_ref());
             for line in lines.split_inclusive(|byte| *byte == b'\n') {
                 let Some(after) = left.checked_sub(1) else { return Ok(count) };

@@ -73,7 +73,7 @@ fn origins_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, Option<Origin>)>
     let mut reader = Reader::new(in_memory(files), 0, 0).with_choice(Some(&All));
     let mut found = Vec::new();
     while let Some(piece) = reader.next().unwrap() {
-        for (part, lines) in piece.parts() {
+        for (part, lines, _) in piece.parts() {
             let lines = std::str::from_utf8(lines).unwrap().lines();
             found.extend(lines.map(|line| (line.to_owned(), part.origin.clone())));
         }

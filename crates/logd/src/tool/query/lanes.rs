@@ -52,8 +52,7 @@ pub(super) fn scan(
     let state = State::new(streams.iter().map(Segments::count));
     let lanes_max = streams.len() + threads * LANES_AHEAD;
     let (work, results) = (Condvar::new(), Condvar::new());
-    let shared =
-        Shared { streams, selection, lanes_max, state: Mutex::new(state), work, results };
+    let shared = Shared { streams, selection, lanes_max, state: Mutex::new(state), work, results };
     thread::scope(|scope| {
         // However this ends, the threads end.
         let _stop = Stop(&shared);
@@ -164,18 +163,18 @@ impl Shared<'_> {
     }
 
     /// Reads a part of a segment.
-    fn step(&self, task: &Task, reading: Option<Box<Reading>>) -> Result<Stepped, LogdError> {
+    fn step(&self, task: &Task, reading: Option<Reading>) -> Result<Stepped, LogdError> {
         let (segments, choice) = (&self.streams[task.row], self.selection.choice());
         let mut reading = match reading {
             Some(reading) => reading,
             None => match Cursor::open(segments, task.place, 0, choice)? {
-                Opened::Cursor(cursor) => Box::new(Reading { cursor, report: Report::default() }),
+                Opened::Cursor(cursor) => Reading { cursor, report: Report::default() },
                 Opened::Passed { report, next } => {
                     return Ok(Stepped::ended(Ok(End { report, is_absent: false, next })));
                 }
             },
         };
-        let Reading { cursor, report } = &mut *reading;
+        let Reading { cursor, report } = &mut reading;
         let (before, mut found_bytes) = (cursor.read_bytes(), 0);
         let (mut found, mut looked_at) = (Vec::new(), 0);
         let mut end = None;

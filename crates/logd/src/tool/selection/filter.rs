@@ -16,11 +16,11 @@ use super::condition::Condition;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Sought {
     /// Only lines with this text, byte for byte; can be given several times, and all have to be there
-    #[arg(long = "match", value_name = "TEXT", value_parser = text)]
+    #[arg(long = "match", value_name = "TEXT", value_parser = text, allow_hyphen_values = true)]
     texts: Vec<String>,
     /// Only lines with this field, such as level=error or http.status=500; can be given several times, and all have
     /// to hold
-    #[arg(long = "where", value_name = "NAME=VALUE")]
+    #[arg(long = "where", value_name = "NAME=VALUE", allow_hyphen_values = true)]
     conditions: Vec<Condition>,
 }
 
@@ -153,9 +153,8 @@ impl NameFinder {
         at: usize,
         places: &mut Places,
     ) -> Option<usize> {
-        let find = |finder: &Finder<'_>, from: usize| {
-            finder.find(&lines[from..]).map(|hit| from + hit)
-        };
+        let find =
+            |finder: &Finder<'_>, from: usize| finder.find(&lines[from..]).map(|hit| from + hit);
         let name = places.name.from(at, || {
             let mut from = at;
             loop {

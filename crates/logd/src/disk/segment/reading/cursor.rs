@@ -82,15 +82,15 @@ impl Piece<'_> {
         !self.parts.is_empty()
     }
 
-    /// Returns the lines of each part, from the first wanted one on.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8])> {
+    /// Returns the lines of each part, from the first wanted one on, and their number.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8], u64)> {
         let (mut rest, mut before) = (&self.bytes[..], self.before);
         self.parts.iter().map(move |part| {
             let (own, after) = rest.split_at(rest.len().min(part.bytes as usize));
             rest = after;
             let skipped = before.min(part.lines);
             before -= skipped;
-            (part, after_lines(own, skipped))
+            (part, after_lines(own, skipped), part.lines - skipped)
         })
     }
 
@@ -128,8 +128,11 @@ pub(crate) fn first_lines(bytes: &[u8], count: u64) -> &[u8] {
 /// A segment, opened or not.
 pub(crate) enum Opened {
     /// No line in it is wanted. `next` is the number of the line after its last one.
-    Passed { report: Report, next: u64 },
-    Cursor(Cursor),
+    Passed {
+        report: Report,
+        next: u64,
+    },
+    Cursor(Box<Cursor>),
 }
 
 /// A segment that is being read.
@@ -164,7 +167,8 @@ impl Cursor {
         let batches = std::mem::take(&mut promised.batches).into_iter();
         let origins = promised.into_origins();
         let are_checked = false;
-        Ok(Opened::Cursor(Cursor { segment, next, until_line, batches, origins, are_checked }))
+        let cursor = Cursor { segment, next, until_line, batches, origins, are_checked };
+        Ok(Opened::Cursor(Box::new(cursor)))
     }
 
     /// Whether no file of the segment was found.

@@ -68,7 +68,7 @@ pub(crate) struct Reader<'a, S: Segments> {
     segments: S,
     /// The segment to open next.
     place: usize,
-    cursor: Option<Cursor>,
+    cursor: Option<Box<Cursor>>,
     /// The number of the next line.
     next: u64,
     judge: Judge,
@@ -244,7 +244,9 @@ pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>)
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, fs, io::Write, path::PathBuf, process::Command, rc::Rc, thread};
+    use std::{
+        cell::Cell, fs, io::Write, ops::Range, path::PathBuf, process::Command, rc::Rc, thread,
+    };
 
     use super::*;
     use crate::{
@@ -252,6 +254,7 @@ mod tests {
             format::{
                 entry::{BESIDE_SHIFT, Ends, Entry, Kind, REMOVED},
                 name::{Part, Stream},
+                record::StoredPart,
             },
             reading::{source::InMemory, view::Segment},
             tests::{in_memory, index_of_one, lines_of, write_one},
@@ -480,5 +483,75 @@ mod tests {
         });
         assert_eq!(verify(&segments, |_| Ok(())).unwrap(), Vec::<String>::new());
         retention.join().unwrap();
+    }
+
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+
+    struct Between(Range<u64>);
+
+    impl Choice for Between {
+        fn times_ms(&self) -> Range<u64> {
+            self.0.clone()
+        }
+
+        fn wants(&self, part: &StoredPart) -> bool {
+            self.0.contains(&part.time_ms)
+        }
+    }
+
+    /// Three segments of one line, written on the days 10, 20 and 30. The batch of the second has another day.
+    fn on_days(batch_day: u64) -> Vec<(u64, Part, Vec<u8>)> {
+        let mut files = Vec::new();
+        for serial in 0..3 {
+            let day = (serial + 1) * 10;
+            let batch_day = if serial == 1 { batch_day } else { day };
+            let mut entries: Vec<Entry> =
+                index_of_one(serial, 0).chunks(64).filter_map(Entry::decode).collect();
+            for (entry, day) in entries.iter_mut().zip([day, batch_day, day]) {
+                entry.time_ms = day * DAY_MS;
+            }
+            let index = entries.iter().flat_map(Entry::encode).collect();
+            files.push((serial, Part::Index, index));
+            files.push((serial, Part::Data, format!("{serial}\n").into_bytes()));
+        }
+        files
+    }
+
+    /// The lines between two days, and how many segments were opened for them.
+    fn read_between(days: Range<u64>, batch_day: u64) -> (String, usize) {
+        let choice = Between(days.start * DAY_MS..days.end * DAY_MS);
+        let looks = Rc::default();
+        let segments = Counted(in_memory(on_days(batch_day)), Rc::clone(&looks));
+        let mut reader = Reader::new(segments, 0, 0).with_choice(Some(&choice));
+        let mut lines = String::new();
+        while let Some(piece) = reader.next().unwrap() {
+            assert!(piece.missing.is_empty(), "what is passed over is not missing");
+            lines += std::str::from_utf8(piece.lines()).unwrap();
+        }
+        assert_eq!((reader.problems(), reader.next_line()), (&[][..], 3));
+        (lines, looks.get().0)
+    }
+
+    #[test]
+    fn segments_far_from_the_wanted_times_are_not_opened() {
+        assert_eq!(read_between(0..100, 20), ("0\n1\n2\n".into(), 3));
+        assert_eq!(read_between(15..25, 20), ("1\n".into(), 1));
+        assert_eq!(read_between(12..19, 20), (String::new(), 0));
+        // Within a day of the first or the last entry the clock may have been wrong.
+        assert_eq!(read_between(12..20, 19), ("1\n".into(), 1));
+        assert_eq!(read_between(21..29, 21), ("1\n".into(), 1));
+        assert_eq!(read_between(30..31, 20), ("2\n".into(), 1));
+    }
+
+    #[test]
+    fn batches_outside_the_wanted_times_are_not_read() {
+        let mut files = on_days(20);
+        // Nobody sees the damage of a batch that is not read.
+        files[3].2[0] = b'x';
+        let choice = Between(0..20 * DAY_MS);
+        let mut reader = Reader::new(in_memory(files), 0, 0).with_choice(Some(&choice));
+        assert_eq!(reader.next().unwrap().unwrap().lines(), b"0\n");
+        assert!(reader.next().unwrap().is_none());
+        assert_eq!(reader.problems(), &[] as &[String]);
     }
 }

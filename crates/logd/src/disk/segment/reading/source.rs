@@ -236,7 +236,10 @@ impl Segments for InMemory {
 
     fn ends(&self, place: usize) -> Result<Ends, LogdError> {
         let (_, (index, _)) = self.nth(place);
-        Ends::read(index.len() as u64, |offset| Ok(index[offset as usize..][..ENTRY_BYTES].to_vec()))
+        Ends::read(
+            index.len() as u64,
+            |offset| Ok(index[offset as usize..][..ENTRY_BYTES].to_vec()),
+        )
     }
 
     fn name(&self, place: usize) -> PathBuf {

@@ -27,7 +27,7 @@ pub(in crate::tool::query) struct Counts {
 
 /// A segment between two steps.
 pub(super) struct Reading {
-    pub(super) cursor: Cursor,
+    pub(super) cursor: Box<Cursor>,
     /// What the check of it found, after the check.
     pub(super) report: Report,
 }
@@ -44,7 +44,7 @@ pub(super) struct End {
 pub(super) enum LaneState {
     /// A thread has it.
     Taken,
-    Ready(Box<Reading>),
+    Ready(Reading),
     Ended(Result<End, LogdError>),
 }
 
@@ -52,7 +52,7 @@ pub(super) enum LaneState {
 pub(super) struct Task {
     pub(super) row: usize,
     pub(super) place: usize,
-    pub(super) reading: Option<Box<Reading>>,
+    pub(super) reading: Option<Reading>,
 }
 
 /// The lanes of all streams.
@@ -204,5 +204,71 @@ impl State {
             pieces.extend(row.pop_piece());
         }
         Some(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(time_ms: u64, bytes: usize) -> Piece<'static> {
+        Piece::selected(time_ms, 1, Vec::new(), vec![b'x'; bytes])
+    }
+
+    fn end(state: &mut State, task: &Task, times: &[u64]) {
+        let end = End { report: Report::default(), is_absent: false, next: 0 };
+        let found = times.iter().map(|time| piece(*time, 1)).collect();
+        state.put_back(task, LaneState::Ended(Ok(end)), found, true);
+    }
+
+    fn take(state: &mut State, lanes_max: usize) -> Option<(usize, usize)> {
+        state.take(lanes_max).map(|task| (task.row, task.place))
+    }
+
+    fn printed(state: &mut State) -> Option<Vec<u64>> {
+        state.take_oldest().map(|pieces| pieces.iter().map(|piece| piece.time_ms).collect())
+    }
+
+    #[test]
+    fn the_first_segment_of_each_stream_is_opened_and_a_bounded_number_of_others() {
+        let mut state = State::new([3, 1, 9].into_iter());
+        let opened: Vec<_> = std::iter::from_fn(|| take(&mut state, 4)).collect();
+        assert_eq!(opened, [(0, 0), (1, 0), (2, 0), (0, 1)]);
+        // The first ones are opened, whatever the limit is.
+        let mut state = State::new([3, 1, 9].into_iter());
+        assert_eq!(std::iter::from_fn(|| take(&mut state, 1)).count(), 3);
+    }
+
+    #[test]
+    fn pieces_come_in_the_order_of_their_times_once_each_stream_has_one() {
+        let mut state = State::new([2, 1].into_iter());
+        let tasks = [(); 3].map(|()| state.take(9).unwrap());
+        let [first, other, second] = &tasks;
+        end(&mut state, second, &[7, 8]);
+        end(&mut state, first, &[1, 3, 6]);
+        assert_eq!(printed(&mut state), None, "the other stream may have an older one");
+        end(&mut state, other, &[3, 5]);
+        assert_eq!(printed(&mut state), Some(vec![1, 3]));
+        assert_eq!(printed(&mut state), Some(vec![3, 5]));
+        assert_eq!(printed(&mut state), None);
+        assert_eq!(state.pop_ended().len(), 1);
+        assert_eq!(printed(&mut state), Some(vec![6]));
+        assert!(!state.is_done());
+        state.pop_ended();
+        assert_eq!(printed(&mut state), Some(vec![7, 8]));
+        state.pop_ended();
+        assert!(state.is_done());
+        assert_eq!(state.counts.read_segments, 3);
+    }
+
+    #[test]
+    fn what_is_printed_leaves_the_backlog() {
+        let mut state = State::new([1].into_iter());
+        let task = state.take(9).unwrap();
+        let found = (0..4).map(|time| piece(time, BACKLOG_BYTES / 3)).collect();
+        state.put_back(&task, LaneState::Taken, found, true);
+        assert!(state.rows[0].lanes[0].backlog > BACKLOG_BYTES);
+        assert_eq!(printed(&mut state), Some(vec![0, 1, 2, 3]));
+        assert_eq!(state.rows[0].lanes[0].backlog, 0);
     }
 }
