@@ -43,7 +43,7 @@ use crate::{
         tls::{ClientAuth, Files},
     },
     ship::kafka,
-    tool::Shown,
+    tool::{QueryArgs, Shown},
 };
 
 /// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
@@ -75,7 +75,7 @@ pub(crate) enum Tool {
         #[arg(long, value_name = "LINE", default_value_t = 0, value_parser = line_number)]
         from: u64,
         /// Dead letters instead of lines
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = Shown::OPTIONS)]
         dead: bool,
         #[command(flatten)]
         shown: Shown,
@@ -91,7 +91,7 @@ pub(crate) enum Tool {
         #[arg(long, value_name = "LINE", value_parser = line_number)]
         from: Option<u64>,
         /// Dead letters instead of lines
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = Shown::OPTIONS)]
         dead: bool,
         /// End at the end
         #[arg(long)]
@@ -99,12 +99,26 @@ pub(crate) enum Tool {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Print stored lines by time, sender, field or text
+    #[command(help_template = EXAMPLES_OF_QUERY)]
+    Query(QueryArgs),
     /// Check every segment against its checksums
     Verify {
         /// The directory of a daemon, which may run
         directory: PathBuf,
     },
 }
+
+/// A help that begins with what people do.
+const EXAMPLES_OF_QUERY: &str = "\
+{about-with-newline}
+  ringwise logd query DIR --since 10m --where level=error
+  ringwise logd query DIR --match 'connection refused' --count
+  ringwise logd query DIR --tenant web --where http.status=500 --follow
+
+{usage-heading} {usage}
+
+{all-args}";
 
 /// More than have a use, and few enough that each has a stream's number of three digits.
 const THREADS_MAX: i64 = 256;

@@ -5,7 +5,7 @@
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
 //! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent Forward), `ship` (Kafka), `daemon` (locks, recovery
-//! and the end), `monitoring`, `tool` (cat, tail, verify), `error`, `fuzzing`. `ringwise-serve` has the threads and
+//! and the end), `monitoring`, `tool` (cat, tail, query, verify), `error`, `fuzzing`. `ringwise-serve` has the threads and
 //! signals.
 
 #![forbid(unsafe_code)]

@@ -5,7 +5,7 @@
 use std::process::{Command, Output};
 
 /// Tools with clap's options. `cp` has GNU cp's.
-const TOOLS: [&[&str]; 12] = [
+const TOOLS: [&[&str]; 13] = [
     &[],
     &["doctor"],
     &["lab"],
@@ -14,6 +14,7 @@ const TOOLS: [&[&str]; 12] = [
     &["logd"],
     &["logd", "cat"],
     &["logd", "tail"],
+    &["logd", "query"],
     &["logd", "verify"],
     &["echo"],
     &["load", "echo"],

@@ -14,11 +14,13 @@
 
 mod fields;
 mod invalid;
+mod members;
 mod parser;
 mod scan;
 
 pub use fields::{Field, FieldError, FieldType};
 pub use invalid::{Invalid, Reason};
+pub(crate) use members::{any_member, text_of};
 
 use parser::{Parser, Unseen};
 use scan::{ByBlock, ByByte, ByWord};

@@ -1,32 +1,37 @@
-//! Which stored lines `cat` and `tail` show, and how.
+//! Which stored lines `cat`, `tail` and `query` show by time and sender, and how.
 
 use std::{
     io::{self, Write},
     net::{IpAddr, SocketAddr},
+    ops::Range,
 };
 
 use ringwise_measure::quantity;
 
-use crate::disk::segment::{format::record::Origin, now_ms, reading::reader::Piece};
+use crate::disk::segment::{
+    format::record::{Origin, StoredPart},
+    now_ms,
+    reading::cursor::{Choice, Piece, first_lines},
+};
 
 /// What is shown of stored lines. Without any of it: all lines, as they came.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Shown {
     /// Print each line in an object: time_ms (of its arrival), peer, tenant, line
-    #[arg(long, conflicts_with = "dead")]
+    #[arg(long)]
     with_origin: bool,
     /// Only lines of this tenant
-    #[arg(long, value_name = "NAME", conflicts_with = "dead")]
+    #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     /// Only lines from this address
-    #[arg(long, value_name = "IP[:PORT]", value_parser = peer, conflicts_with = "dead")]
+    #[arg(long, value_name = "IP[:PORT]", value_parser = peer)]
     peer: Option<Peer>,
     /// Only lines that came at this time or later: how long ago (10m), or UTC
     /// (2026-01-31T12:00:00)
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "dead")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
     /// Only lines that came before this time
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "dead")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<u64>,
 }
 
@@ -37,35 +42,45 @@ struct Peer {
 }
 
 impl Shown {
-    /// If the senders of lines are needed: the time from which on, in milliseconds since 1970.
-    pub(super) fn needs_origins(&self) -> Option<u64> {
-        let is_filter = self.tenant.is_some() || self.peer.is_some() || self.until.is_some();
-        (self.with_origin || is_filter || self.since.is_some()).then(|| self.since.unwrap_or(0))
+    /// The names of these options. Dead letters say themselves who sent them and when.
+    pub(crate) const OPTIONS: [&str; 5] = ["with_origin", "tenant", "peer", "since", "until"];
+
+    /// Whether lines of some senders or times are left out.
+    pub(super) fn is_filter(&self) -> bool {
+        let is_timed = self.since.is_some() || self.until.is_some();
+        is_timed || self.tenant.is_some() || self.peer.is_some()
     }
 
-    /// Prints those lines of a piece that are to be shown.
-    pub(super) fn write(&self, piece: &Piece, out: &mut impl Write) -> io::Result<()> {
-        if self.needs_origins().is_none() {
-            return out.write_all(piece.lines());
+    /// Whether the senders of lines are printed.
+    pub(super) fn has_origins(&self) -> bool {
+        self.with_origin
+    }
+
+    /// Prints lines, at most so many. Returns how many.
+    pub(super) fn print(
+        &self,
+        piece: &Piece<'_>,
+        most: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        let count = piece.line_count.min(most);
+        if !self.with_origin {
+            let lines = if count < most { piece.lines() } else { first_lines(piece.lines(), most) };
+            out.write_all(lines)?;
+            return Ok(count);
         }
-        for (part, lines) in piece.parts() {
-            let is_in_time = self.since.is_none_or(|since| part.time_ms >= since)
-                && self.until.is_none_or(|until| part.time_ms < until);
-            if !is_in_time || !self.is_of(part.origin.as_ref()) {
-                continue;
-            }
-            if !self.with_origin {
-                out.write_all(lines)?;
-                continue;
-            }
+        let mut left = count;
+        for (part, lines, _) in piece.parts() {
             let head = head(part.time_ms, part.origin.as_ref());
             for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                let Some(after) = left.checked_sub(1) else { return Ok(count) };
+                left = after;
                 out.write_all(head.as_bytes())?;
                 out.write_all(line.strip_suffix(b"\n").unwrap_or(line))?;
                 out.write_all(b"}\n")?;
             }
         }
-        Ok(())
+        Ok(count)
     }
 
     fn is_of(&self, origin: Option<&Origin>) -> bool {
@@ -73,6 +88,16 @@ impl Shown {
         let from = origin.and_then(|origin| origin.peer);
         self.tenant.as_deref().is_none_or(|wanted| tenant == Some(wanted))
             && self.peer.is_none_or(|peer| from.is_some_and(|from| peer.is(from)))
+    }
+}
+
+impl Choice for Shown {
+    fn times_ms(&self) -> Range<u64> {
+        self.since.unwrap_or(0)..self.until.unwrap_or(u64::MAX)
+    }
+
+    fn wants(&self, part: &StoredPart) -> bool {
+        self.times_ms().contains(&part.time_ms) && self.is_of(part.origin.as_ref())
     }
 }
 

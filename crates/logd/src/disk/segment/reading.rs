@@ -1,6 +1,8 @@
-//! Reads streams, plain and packed, for `cat`, `tail` and `verify`.
+//! Reads streams, plain and packed, for `cat`, `tail`, `query` and `verify`.
 
+pub(crate) mod cursor;
 pub(crate) mod reader;
 pub(crate) mod source;
 pub(crate) mod unpack;
 pub(crate) mod view;
+pub(crate) mod window;

@@ -2,15 +2,16 @@
 
 mod crashes;
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use crate::disk::segment::{
     format::{
         entry::{ENTRY_BYTES, Entry, Kind},
         name::{Part, Stream},
-        record::{Mark, Origin},
+        record::{Mark, Origin, StoredPart},
     },
     reading::{
+        cursor::Choice,
         reader::{Reader, names_of_stream, read_all, verify},
         source::InMemory,
     },
@@ -54,12 +55,25 @@ pub(super) fn lines_of(files: Vec<(u64, Part, Vec<u8>)>) -> (Vec<String>, Vec<St
     (text.lines().map(str::to_owned).collect(), problems)
 }
 
+/// All lines, with their senders.
+struct All;
+
+impl Choice for All {
+    fn times_ms(&self) -> Range<u64> {
+        0..u64::MAX
+    }
+
+    fn wants(&self, _: &StoredPart) -> bool {
+        true
+    }
+}
+
 /// Returns the lines of a stream, with the sender of each.
 fn origins_of(files: Vec<(u64, Part, Vec<u8>)>) -> Vec<(String, Option<Origin>)> {
-    let mut reader = Reader::new(in_memory(files), 0, 0).with_origins(Some(0));
+    let mut reader = Reader::new(in_memory(files), 0, 0).with_choice(Some(&All));
     let mut found = Vec::new();
     while let Some(piece) = reader.next().unwrap() {
-        for (part, lines) in piece.parts() {
+        for (part, lines, _) in piece.parts() {
             let lines = std::str::from_utf8(lines).unwrap().lines();
             found.extend(lines.map(|line| (line.to_owned(), part.origin.clone())));
         }

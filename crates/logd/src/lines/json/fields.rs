@@ -7,6 +7,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     invalid::{Invalid, Reason},
+    members::text_of,
     parser::Witness,
 };
 
@@ -126,15 +127,11 @@ impl<'a> Watch<'a> {
 }
 
 impl Witness for &mut Watch<'_> {
-    fn member(&mut self, quoted: &[u8], first: u8, offset: usize) {
-        let name = &quoted[1..quoted.len() - 1];
-        if !name.contains(&b'\\') {
-            return self.named(name, first, offset);
+    fn member(&mut self, quoted: &[u8], first: u8, offset: usize) -> bool {
+        if let Some(name) = text_of(quoted) {
+            self.named(&name, first, offset);
         }
-        // The name is valid JSON. Escapes in names are rare, so this may be slow.
-        if let Ok(name) = serde_json::from_slice::<String>(quoted) {
-            self.named(name.as_bytes(), first, offset);
-        }
+        true
     }
 }
 

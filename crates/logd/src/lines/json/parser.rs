@@ -11,8 +11,8 @@ use super::{
 
 /// Gets the members of the outermost object.
 pub(super) trait Witness {
-    /// Takes a name with its quotes, and the first byte of its value, which is at `offset`.
-    fn member(&mut self, name: &[u8], first: u8, offset: usize);
+    /// Takes a name with its quotes, and the first byte of its value, which is at `offset`. Returns whether to go on.
+    fn member(&mut self, name: &[u8], first: u8, offset: usize) -> bool;
 }
 
 /// Ignores the members.
@@ -20,7 +20,9 @@ pub(super) struct Unseen;
 
 impl Witness for Unseen {
     #[inline]
-    fn member(&mut self, _: &[u8], _: u8, _: usize) {}
+    fn member(&mut self, _: &[u8], _: u8, _: usize) -> bool {
+        true
+    }
 }
 
 pub(super) struct Parser<'a, S, W> {
@@ -141,8 +143,12 @@ impl<'a, S: Scan, W: Witness> Parser<'a, S, W> {
             return self.refuse_here(colon);
         }
         let value = self.skip_space(colon + 1);
-        if self.depth == 1 && value < self.line.len() {
-            self.witness.member(&self.line[start..end], self.line[value], value);
+        if self.depth == 1
+            && value < self.line.len()
+            && !self.witness.member(&self.line[start..end], self.line[value], value)
+        {
+            // The witness has what it sought. Nobody asks for a reason then.
+            return Err(Refused);
         }
         Ok(value)
     }

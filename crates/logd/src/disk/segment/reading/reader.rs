@@ -1,44 +1,26 @@
-//! Reads streams for `ringwise logd cat`, `tail` and `verify`, also while a daemon writes them.
+//! Reads streams for `ringwise logd cat`, `tail`, `query` and `verify`, also while a daemon writes them.
 //!
 //! It opens one segment at a time. So a stream may have any number of segments, and the first line is printed as soon
-//! as the first batch is read. `source` finds segments, and `view` decides which batches of a segment are whole.
+//! as the first batch is read. `source` finds segments, `cursor` reads one of them, and `view` decides which of its batches are whole.
 //!
 //! Retention may remove a segment between its listing and its opening. The reader then goes on as if it had begun after
 //! that. Retention removes the oldest segments of a stream first, so a segment that is gone while an older one is there
 //! is a loss.
 
-use std::{collections::HashMap, ops::Range, path::Path, sync::Arc, vec::IntoIter};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use crate::{
     disk::segment::{
-        format::{
-            entry::Entry,
-            name::Content,
-            record::{Mark, StoredPart},
-        },
+        format::{name::Content, record::Mark},
         reading::{
+            cursor::{Choice, Cursor, Opened, Piece, until_line},
             source::{InDirectory, Segments},
-            view::{Judge, Segment, View},
+            view::{Judge, Report, View},
         },
-        scan::{ByTenant, Origins, Scan},
+        scan::{ByTenant, Scan},
     },
     error::LogdError,
 };
-
-/// Finds the line at which a segment ends because the next segment has the following lines. It is the first line of the
-/// nearest later segment for which that is known.
-pub(crate) fn until_line(segments: &impl Segments, place: usize) -> Result<u64, LogdError> {
-    for later in place + 1..segments.count() {
-        if let Some(head) = segments.head(later)? {
-            return Ok(head.first_line);
-        }
-        // The head of this segment is damaged, but it may have batches.
-        if let Some(first) = segments.open(later)?.view(0, u64::MAX)?.first_line() {
-            return Ok(first);
-        }
-    }
-    Ok(u64::MAX)
-}
 
 /// Finds the segment that has a line: the last one that does not begin after the line, or else the first.
 pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, LogdError> {
@@ -66,14 +48,14 @@ pub(crate) fn place_of(segments: &impl Segments, line: u64) -> Result<usize, Log
 
 /// The segments at the start of a stream that retention removed after they were listed.
 #[derive(Default)]
-struct Retired {
+pub(crate) struct Retired {
     /// How many.
     count: usize,
 }
 
 impl Retired {
     /// Whether a segment is one of them. Segments must be asked for in their order.
-    fn contains(&mut self, segments: &impl Segments, place: usize) -> bool {
+    pub(crate) fn contains(&mut self, segments: &impl Segments, place: usize) -> bool {
         while self.count <= place && !segments.exists(self.count) {
             self.count += 1;
         }
@@ -81,74 +63,32 @@ impl Retired {
     }
 }
 
-/// A batch of lines for the caller.
-pub(crate) struct Piece {
-    /// When the batch began, in milliseconds since 1970.
-    pub(crate) time_ms: u64,
-    /// The lines that are missing before it.
-    pub(crate) missing: Range<u64>,
-    /// The senders of its lines, if the reader was asked for them.
-    pub(crate) parts: Vec<StoredPart>,
-    bytes: Vec<u8>,
-    /// The number of lines at its start that the caller does not want.
-    before: u64,
-}
-
-impl Piece {
-    /// Returns its lines, from the first wanted one on.
-    pub(crate) fn lines(&self) -> &[u8] {
-        after_lines(&self.bytes, self.before)
-    }
-
-    /// Returns the lines of each part, from the first wanted one on.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&StoredPart, &[u8])> {
-        let (mut rest, mut before) = (&self.bytes[..], self.before);
-        self.parts.iter().map(move |part| {
-            let (own, after) = rest.split_at(rest.len().min(part.bytes as usize));
-            rest = after;
-            let skipped = before.min(part.lines);
-            before -= skipped;
-            (part, after_lines(own, skipped))
-        })
-    }
-}
-
 /// Reads a stream's lines, a batch at a time.
-pub(crate) struct Reader<S: Segments> {
+pub(crate) struct Reader<'a, S: Segments> {
     segments: S,
     /// The segment to open next.
     place: usize,
-    open: Option<Open>,
+    cursor: Option<Box<Cursor>>,
     /// The number of the next line.
     next: u64,
     judge: Judge,
     retired: Retired,
-    /// If set, the reader also reads the senders of lines, and skips batches that were written before this time, in
-    /// milliseconds since 1970.
-    origins_since: Option<u64>,
+    /// The lines that the caller wants, if not all.
+    choice: Option<&'a dyn Choice>,
+    /// A buffer of a piece that the caller has done with.
+    spare: Vec<u8>,
 }
 
-/// The segment that is being read.
-struct Open {
-    segment: Segment,
-    until_line: u64,
-    /// The next batches.
-    batches: IntoIter<Entry>,
-    origins: Origins,
-    /// Whether the batches were checked. Before the check they are the batches that the index lists.
-    are_checked: bool,
-}
-
-impl<S: Segments> Reader<S> {
+impl<'a, S: Segments> Reader<'a, S> {
     /// Starts in the segment at `place`, with the line `from`.
-    pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<S> {
-        let (judge, retired) = (Judge::default(), Retired::default());
-        Reader { segments, place, open: None, next: from, judge, retired, origins_since: None }
+    pub(crate) fn new(segments: S, place: usize, from: u64) -> Reader<'a, S> {
+        let (judge, retired, spare) = (Judge::default(), Retired::default(), Vec::new());
+        Reader { segments, place, cursor: None, next: from, judge, retired, choice: None, spare }
     }
 
-    /// If a time is given, also reads the senders of lines, and skips batches that were written before that time.
-    pub(crate) fn with_origins(self, origins_since: Option<u64>) -> Reader<S> {
-        Reader { origins_since, ..self }
+    /// If there is a choice, also reads the senders of lines, and skips batches of which no line is wanted.
+    pub(crate) fn with_choice(self, choice: Option<&'a dyn Choice>) -> Reader<'a, S> {
+        Reader { choice, ..self }
     }
 
     /// Returns the number of the next line.
@@ -161,107 +101,59 @@ impl<S: Segments> Reader<S> {
         &self.judge.problems
     }
 
+    /// Takes a piece back that the caller has done with, for its memory.
+    pub(crate) fn recycle(&mut self, piece: Piece<'static>) {
+        self.spare = piece.into_buffer();
+    }
+
     /// Reads the next batch that has lines.
-    pub(crate) fn next(&mut self) -> Result<Option<Piece>, LogdError> {
-        let since_ms = self.origins_since.unwrap_or(0);
+    pub(crate) fn next(&mut self) -> Result<Option<Piece<'static>>, LogdError> {
         loop {
-            let Some(open) = &mut self.open else {
+            let Some(cursor) = &mut self.cursor else {
                 if self.place == self.segments.count() {
                     return Ok(None);
                 }
                 self.open_next()?;
                 continue;
             };
-            if let Some((from, batch, bytes)) = open.next(&mut self.next, since_ms)? {
-                let parts = self.origins_since.map_or(Vec::new(), |_| open.origins.of(&batch));
-                return Ok(Some(Piece {
-                    time_ms: batch.time_ms,
-                    missing: from..from.max(batch.first_line),
-                    parts,
-                    bytes,
-                    before: from.saturating_sub(batch.first_line),
-                }));
+            let piece = cursor.next(self.choice)?;
+            let piece = piece.map(|piece| piece.into_owned(std::mem::take(&mut self.spare)));
+            self.next = cursor.next_line();
+            if piece.is_some() {
+                return Ok(piece);
             }
             let is_last = self.place == self.segments.count();
-            if open.are_checked {
-                self.open = None;
-            } else {
-                open.check(self.next, &mut self.judge, is_last)?;
+            match cursor.check(is_last)? {
+                Some(report) => self.judge.take(report),
+                None => self.cursor = None,
             }
         }
     }
 
     /// Opens the next segment, unless retention removed it.
     fn open_next(&mut self) -> Result<(), LogdError> {
-        let open = Open::new(&self.segments, self.place)?;
-        if open.segment.is_absent() && self.retired.contains(&self.segments, self.place) {
-            self.judge.begin_again();
-        } else {
-            self.open = Some(open);
+        match Cursor::open(&self.segments, self.place, self.next, self.choice)? {
+            Opened::Passed { report, next } => {
+                self.judge.take(report);
+                self.next = self.next.max(next);
+            }
+            Opened::Cursor(cursor)
+                if cursor.is_absent() && self.retired.contains(&self.segments, self.place) =>
+            {
+                self.judge.begin_again();
+            }
+            Opened::Cursor(cursor) => self.cursor = Some(cursor),
         }
         self.place += 1;
         Ok(())
     }
 }
 
-impl Open {
-    fn new(segments: &impl Segments, place: usize) -> Result<Open, LogdError> {
-        let until_line = until_line(segments, place)?;
-        let segment = segments.open(place)?;
-        let mut promised = Scan::promised(&segment.index);
-        let batches = std::mem::take(&mut promised.batches).into_iter();
-        let origins = promised.into_origins();
-        Ok(Open { segment, until_line, batches, origins, are_checked: false })
-    }
-
-    /// Reads the next batch, and returns it with the number of the line that was expected. It stops at the first batch
-    /// that is not whole. A [check](Self::check) finds the batches after that one.
-    fn next(
-        &mut self,
-        next: &mut u64,
-        since_ms: u64,
-    ) -> Result<Option<(u64, Entry, Vec<u8>)>, LogdError> {
-        let until_line = self.until_line;
-        let is_wanted = |batch: &Entry| {
-            let is_left = batch.is_before(until_line) && batch.line_end() > *next;
-            if is_left && batch.time_ms < since_ms {
-                *next = batch.line_end();
-                return false;
-            }
-            is_left
-        };
-        let Some(batch) = self.batches.find(is_wanted) else { return Ok(None) };
-        let Some(bytes) = self.segment.bytes_of(&batch)? else {
-            self.batches = Vec::new().into_iter();
-            return Ok(None);
-        };
-        let from = std::mem::replace(next, batch.line_end());
-        Ok(Some((from, batch, bytes)))
-    }
-
-    /// Checks the remaining batches.
-    fn check(&mut self, next: u64, judge: &mut Judge, is_last: bool) -> Result<(), LogdError> {
-        let view = self.segment.view(next, self.until_line)?;
-        judge.look(&view, is_last);
-        self.batches = view.batches().copied().collect::<Vec<_>>().into_iter();
-        self.origins = view.into_origins();
-        self.are_checked = true;
-        Ok(())
-    }
-}
-
-/// Returns the bytes after the first `count` lines.
-fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
-    let Some(last) = count.checked_sub(1) else { return bytes };
-    let ends = memchr::memchr_iter(b'\n', bytes).nth(last as usize);
-    ends.map_or(&[], |end| &bytes[end + 1..])
-}
-
 /// Checks one whole segment of a stream.
 fn look<S: Segments, T>(
     segments: &S,
     place: usize,
-    what: impl FnOnce(View<'_>) -> T,
+    what: impl FnOnce(View) -> T,
 ) -> Result<T, LogdError> {
     let until_line = until_line(segments, place)?;
     Ok(what(segments.open(place)?.view(0, until_line)?))
@@ -276,12 +168,14 @@ pub(crate) fn verify(
     for place in 0..segments.count() {
         let is_last = place + 1 == segments.count();
         let until_line = until_line(segments, place)?;
-        let segment = segments.open(place)?;
+        let mut segment = segments.open(place)?;
         if segment.is_absent() && retired.contains(segments, place) {
             judge.begin_again();
             continue;
         }
-        tell(&judge.look(&segment.view(0, until_line)?, is_last))?;
+        let report = Report::new(&segment.view(0, until_line)?, is_last);
+        tell(&report.line)?;
+        judge.take(report);
     }
     Ok(judge.problems)
 }
@@ -350,16 +244,19 @@ pub(crate) fn read_all(segments: impl Segments) -> Result<(Vec<u8>, Vec<String>)
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, fs, io::Write, process::Command, rc::Rc, thread};
+    use std::{
+        cell::Cell, fs, io::Write, ops::Range, path::PathBuf, process::Command, rc::Rc, thread,
+    };
 
     use super::*;
     use crate::{
         disk::segment::{
             format::{
-                entry::{BESIDE_SHIFT, Kind, REMOVED},
+                entry::{BESIDE_SHIFT, Ends, Entry, Kind, REMOVED},
                 name::{Part, Stream},
+                record::StoredPart,
             },
-            reading::source::InMemory,
+            reading::{source::InMemory, view::Segment},
             tests::{in_memory, index_of_one, lines_of, write_one},
         },
         fuzzing::index_of,
@@ -422,6 +319,14 @@ mod tests {
             let (opened, heads) = self.1.get();
             self.1.set((opened, heads + 1));
             self.0.head(place)
+        }
+
+        fn ends(&self, place: usize) -> Result<Ends, LogdError> {
+            self.0.ends(place)
+        }
+
+        fn name(&self, place: usize) -> PathBuf {
+            self.0.name(place)
         }
     }
 
@@ -580,10 +485,73 @@ mod tests {
         retention.join().unwrap();
     }
 
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+
+    struct Between(Range<u64>);
+
+    impl Choice for Between {
+        fn times_ms(&self) -> Range<u64> {
+            self.0.clone()
+        }
+
+        fn wants(&self, part: &StoredPart) -> bool {
+            self.0.contains(&part.time_ms)
+        }
+    }
+
+    /// Three segments of one line, written on the days 10, 20 and 30. The batch of the second has another day.
+    fn on_days(batch_day: u64) -> Vec<(u64, Part, Vec<u8>)> {
+        let mut files = Vec::new();
+        for serial in 0..3 {
+            let day = (serial + 1) * 10;
+            let batch_day = if serial == 1 { batch_day } else { day };
+            let mut entries: Vec<Entry> =
+                index_of_one(serial, 0).chunks(64).filter_map(Entry::decode).collect();
+            for (entry, day) in entries.iter_mut().zip([day, batch_day, day]) {
+                entry.time_ms = day * DAY_MS;
+            }
+            let index = entries.iter().flat_map(Entry::encode).collect();
+            files.push((serial, Part::Index, index));
+            files.push((serial, Part::Data, format!("{serial}\n").into_bytes()));
+        }
+        files
+    }
+
+    /// The lines between two days, and how many segments were opened for them.
+    fn read_between(days: Range<u64>, batch_day: u64) -> (String, usize) {
+        let choice = Between(days.start * DAY_MS..days.end * DAY_MS);
+        let looks = Rc::default();
+        let segments = Counted(in_memory(on_days(batch_day)), Rc::clone(&looks));
+        let mut reader = Reader::new(segments, 0, 0).with_choice(Some(&choice));
+        let mut lines = String::new();
+        while let Some(piece) = reader.next().unwrap() {
+            assert!(piece.missing.is_empty(), "what is passed over is not missing");
+            lines += std::str::from_utf8(piece.lines()).unwrap();
+        }
+        assert_eq!((reader.problems(), reader.next_line()), (&[][..], 3));
+        (lines, looks.get().0)
+    }
+
     #[test]
-    fn lines_are_skipped_within_a_batch() {
-        assert_eq!(after_lines(b"1\n2\n3\n", 0), b"1\n2\n3\n");
-        assert_eq!(after_lines(b"1\n2\n3\n", 2), b"3\n");
-        assert_eq!(after_lines(b"1\n2\n3\n", 3), b"");
+    fn segments_far_from_the_wanted_times_are_not_opened() {
+        assert_eq!(read_between(0..100, 20), ("0\n1\n2\n".into(), 3));
+        assert_eq!(read_between(15..25, 20), ("1\n".into(), 1));
+        assert_eq!(read_between(12..19, 20), (String::new(), 0));
+        // Within a day of the first or the last entry the clock may have been wrong.
+        assert_eq!(read_between(12..20, 19), ("1\n".into(), 1));
+        assert_eq!(read_between(21..29, 21), ("1\n".into(), 1));
+        assert_eq!(read_between(30..31, 20), ("2\n".into(), 1));
+    }
+
+    #[test]
+    fn batches_outside_the_wanted_times_are_not_read() {
+        let mut files = on_days(20);
+        // Nobody sees the damage of a batch that is not read.
+        files[3].2[0] = b'x';
+        let choice = Between(0..20 * DAY_MS);
+        let mut reader = Reader::new(in_memory(files), 0, 0).with_choice(Some(&choice));
+        assert_eq!(reader.next().unwrap().unwrap().lines(), b"0\n");
+        assert!(reader.next().unwrap().is_none());
+        assert_eq!(reader.problems(), &[] as &[String]);
     }
 }

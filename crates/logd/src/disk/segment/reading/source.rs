@@ -13,7 +13,7 @@ use std::{
 use crate::{
     disk::segment::{
         format::{
-            entry::{ENTRY_BYTES, Entry, Kind},
+            entry::{ENTRY_BYTES, Ends, Entry, Kind},
             name::{Part, Stream, parse},
         },
         reading::{
@@ -36,6 +36,12 @@ pub(crate) trait Segments {
 
     /// Reads the first entry of a segment, if it exists and is whole.
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError>;
+
+    /// Reads the first and the last entry of a segment.
+    fn ends(&self, place: usize) -> Result<Ends, LogdError>;
+
+    /// Returns the name of a segment's plain file.
+    fn name(&self, place: usize) -> PathBuf;
 }
 
 /// Lists the streams of a directory, and the numbers of their segments.
@@ -162,7 +168,7 @@ impl Segments for InDirectory<'_> {
             index = self.index(place)?;
         }
         let name = self.stream.file(self.serials[place], part);
-        Ok(Segment { directory: self.directory.to_owned(), name, index, data })
+        Ok(Segment::new((self.directory.to_owned(), name), index, data))
     }
 
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
@@ -173,6 +179,22 @@ impl Segments for InDirectory<'_> {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(LogdError::on(&path, &error)),
         }
+    }
+
+    fn ends(&self, place: usize) -> Result<Ends, LogdError> {
+        let Some(file) = self.open_part(place, Part::Index)? else { return Ok(Ends::default()) };
+        let len = file.metadata().map(|metadata| metadata.len());
+        let ends = len.and_then(|len| {
+            Ends::read(len, |offset| {
+                let mut entry = vec![0; ENTRY_BYTES];
+                file.read_exact_at(&mut entry, offset).map(|()| entry)
+            })
+        });
+        ends.map_err(|error| self.failed(place, Part::Index, &error))
+    }
+
+    fn name(&self, place: usize) -> PathBuf {
+        self.stream.file(self.serials[place], Part::Data)
     }
 }
 
@@ -202,14 +224,26 @@ impl Segments for InMemory {
 
     fn open(&self, place: usize) -> Result<Segment, LogdError> {
         let (serial, (index, data)) = self.nth(place);
-        let (directory, name) = (PathBuf::new(), PathBuf::from(serial.to_string()));
-        Ok(Segment { directory, name, index: index.clone(), data: data.clone().map(Lines::Memory) })
+        let name = PathBuf::from(serial.to_string());
+        Ok(Segment::new((PathBuf::new(), name), index.clone(), data.clone().map(Lines::Memory)))
     }
 
     fn head(&self, place: usize) -> Result<Option<Entry>, LogdError> {
         let (_, (index, _)) = self.nth(place);
         let head = index.get(..ENTRY_BYTES).and_then(Entry::decode);
         Ok(head.filter(|entry| entry.kind == Kind::Head))
+    }
+
+    fn ends(&self, place: usize) -> Result<Ends, LogdError> {
+        let (_, (index, _)) = self.nth(place);
+        Ends::read(
+            index.len() as u64,
+            |offset| Ok(index[offset as usize..][..ENTRY_BYTES].to_vec()),
+        )
+    }
+
+    fn name(&self, place: usize) -> PathBuf {
+        self.nth(place).0.to_string().into()
     }
 }
 

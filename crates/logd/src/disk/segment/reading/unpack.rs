@@ -1,10 +1,11 @@
 //! Reads a packed segment as if it were plain. It reads forwards. To go back, it starts again from the beginning.
 
 use std::{
-    cell::RefCell,
     fs::File,
     io::{self, BufReader, Read, Seek},
 };
+
+use crate::disk::segment::reading::window::ReadAt;
 
 type Decoder = zstd::stream::read::Decoder<'static, BufReader<File>>;
 
@@ -13,7 +14,11 @@ pub(crate) struct Unpacker {
     file: File,
     len: u64,
     /// The decoder and its position.
-    place: RefCell<Option<(Decoder, u64)>>,
+    place: Option<(Decoder, u64)>,
+    /// An offset from which on nothing can be unpacked, because the file is damaged before it.
+    fails_from: u64,
+    /// Bytes that were unpacked only to reach those behind them.
+    pub(crate) passed_bytes: u64,
 }
 
 impl Unpacker {
@@ -24,7 +29,7 @@ impl Unpacker {
         (&file).take(HEADER_BYTES).read_to_end(&mut header)?;
         // Without a valid header the file has no lines.
         let len = zstd::zstd_safe::get_frame_content_size(&header).ok().flatten().unwrap_or(0);
-        Ok(Unpacker { file, len, place: RefCell::default() })
+        Ok(Unpacker { file, len, place: None, fails_from: u64::MAX, passed_bytes: 0 })
     }
 
     /// Returns the unpacked length, as the header of the file gives it.
@@ -32,43 +37,40 @@ impl Unpacker {
         self.len
     }
 
-    /// Reads bytes at an offset. Returns nothing if the file is damaged.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
-        let mut place = self.place.borrow_mut();
-        let begun = place.take().filter(|(_, at)| *at <= offset);
-        let read = match begun {
-            Some(begun) => read_on(begun, offset, len),
-            None => self.begin().and_then(|decoder| read_on((decoder, 0), offset, len)),
-        };
-        match read {
-            Ok((bytes, decoder)) => {
-                *place = Some((decoder, offset + len as u64));
-                Ok(Some(bytes))
-            }
-            // Errors of the kernel have an errno; errors of the format have none.
-            Err(error) if error.raw_os_error().is_none() => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     fn begin(&self) -> io::Result<Decoder> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;
         Decoder::new(file)
     }
+
+    /// Reads at an offset, from where the decoder is or else from the beginning.
+    fn read_from(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (mut decoder, at) = match self.place.take() {
+            Some((decoder, at)) if at <= offset => (decoder, at),
+            _ => (self.begin()?, 0),
+        };
+        let passed = io::copy(&mut (&mut decoder).take(offset - at), &mut io::sink())?;
+        self.passed_bytes += passed;
+        if passed < offset - at {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let count = decoder.read(bytes)?;
+        self.place = Some((decoder, offset + count as u64));
+        Ok(count)
+    }
 }
 
-fn read_on(
-    (mut decoder, at): (Decoder, u64),
-    offset: u64,
-    len: usize,
-) -> io::Result<(Vec<u8>, Decoder)> {
-    io::copy(&mut (&mut decoder).take(offset - at), &mut io::sink())?;
-    let mut bytes = Vec::new();
-    (&mut decoder).take(len as u64).read_to_end(&mut bytes)?;
-    match bytes.len() == len {
-        true => Ok((bytes, decoder)),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+impl ReadAt for Unpacker {
+    /// Fails without an errno if the file is damaged.
+    fn read_at(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        if offset >= self.fails_from {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let read = self.read_from(bytes, offset);
+        if read.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
+            self.fails_from = offset;
+        }
+        read
     }
 }
 
