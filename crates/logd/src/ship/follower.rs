@@ -19,7 +19,8 @@ use crate::{
             record::{Records, StoredPart},
         },
         reading::{
-            reader::{place_of, until_line},
+            cursor::until_line,
+            reader::place_of,
             source::{InDirectory, Segments, streams},
             view::Segment,
         },
@@ -122,7 +123,7 @@ impl Follower {
         let Some(open) = &mut self.open else { return Ok(None) };
         let beside = std::mem::take(&mut open.beside);
         let said = open.records.read(&Entry::records_of(&beside), batch.time_ms);
-        let Some(bytes) = open.segment.bytes_of(batch)? else {
+        let Some(bytes) = open.segment.bytes_of(batch, &[])?.map(<[u8]>::to_vec) else {
             // In the last segment it may be that another thread writes the same block at this moment. Elsewhere, and if
             // there is no file of lines, the lines are gone.
             let is_last = open.segment.data.is_some() && !self.has_later()?;

@@ -51,7 +51,7 @@ impl ReadAt for Lines {
 
 /// An open segment.
 pub(crate) struct Segment {
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) name: PathBuf,
     pub(crate) index: Vec<u8>,
     pub(crate) data: Option<Lines>,
@@ -127,13 +127,18 @@ fn whole<'a>(
     following: impl FnOnce(u64) -> u64,
 ) -> io::Result<Option<&'a [u8]>> {
     let Ok(len) = usize::try_from(batch.bytes) else { return Ok(None) };
-    let bytes = match window.read(data, (batch.offset, len), following) {
-        Ok(bytes) => bytes,
+    let is_whole = match window.read(data, (batch.offset, len), following) {
+        Ok(bytes) => bytes.is_some_and(|bytes| crc32fast::hash(bytes) == batch.checksum),
         // Errors of the kernel have an errno; those of a damaged file have none.
-        Err(error) if error.raw_os_error().is_none() => None,
+        Err(error) if error.raw_os_error().is_none() => false,
         Err(error) => return Err(error),
     };
-    Ok(bytes.filter(|bytes| crc32fast::hash(bytes) == batch.checksum))
+    if !is_whole {
+        // Who tries again wants what is in the file then.
+        window.forget();
+        return Ok(None);
+    }
+    window.read(data, (batch.offset, len), |_| 0)
 }
 
 /// Counts the bytes of a batch and of those that directly follow it, as long as there are at most so many.

@@ -48,6 +48,11 @@ impl Window {
         Ok(self.place_of(offset, len).map(|place| &self.bytes[place..place + len]))
     }
 
+    /// Gives up what is here, so that it is read again.
+    pub(crate) fn forget(&mut self) {
+        self.len = 0;
+    }
+
     /// Finds bytes that are here.
     fn place_of(&self, offset: u64, len: usize) -> Option<usize> {
         let place = usize::try_from(offset.checked_sub(self.start)?).ok()?;
@@ -137,6 +142,18 @@ mod tests {
         assert_eq!(window.read(&mut file, (u64::MAX - 1, 2), |_| 0).unwrap(), None);
         assert_eq!(window.read(&mut file, (1000, 0), |_| 0).unwrap(), Some(&[][..]));
         assert!(window.bytes.len() <= PIECE_BYTES);
+    }
+
+    #[test]
+    fn what_is_given_up_is_read_again() {
+        let (mut window, mut file) = (Window::default(), source(1000));
+        let mut read = |window: &mut Window| {
+            window.read(&mut file, (0, 100), |_| 0).unwrap();
+            file.reads
+        };
+        assert_eq!((read(&mut window), read(&mut window)), (1, 1));
+        window.forget();
+        assert_eq!(read(&mut window), 2);
     }
 
     #[test]
