@@ -1,9 +1,8 @@
 //! The rules of a connection, without any I/O: what happened goes in, what to do comes out.
 //!
-//! A connection whose first line is `LOGD 1` asks for acknowledgements; any other is sent nothing. Its lines
-//! are numbered from 1. When a batch is committed, the connections with lines in it report rejected lines
-//! (`N 7 syntax`) and then one `A 9` for all lines up to there. One send is in flight at a time, and only the
-//! newest acknowledgement waits for it, so a client that reads slowly gets fewer.
+//! A connection whose first line is `LOGD 1` asks for acknowledgements; any other is sent nothing. Its lines are numbered
+//! from 1. When a batch is committed, the connections with lines in it report rejected lines (`N 7 syntax`) and then one
+//! `A 9` for all lines up to there. One send is in flight, and only the newest acknowledgement waits for it.
 
 use std::{
     collections::VecDeque, io::Write as _, net::SocketAddr, ops::Range, sync::Arc, time::Instant,
@@ -101,8 +100,7 @@ pub(crate) struct Connection {
     /// Whether it came by TLS. While bytes are taken the session is not at its place.
     is_encrypted: bool,
     tls: Option<Session>,
-    /// Whether all of it is there. It is taken as a whole, as far as its tenant's quota is concerned: what waited for
-    /// that would keep its memory.
+    /// Whether all of it is there. Its tenant's quota takes it as a whole: what waited for that would keep its memory.
     is_request: bool,
     /// A reload does not change it.
     framing: Framing,
@@ -255,8 +253,7 @@ impl Connection {
         self.drain();
     }
 
-    /// What came was not the TLS that it has to be. Lines before it are stored, and nothing can be
-    /// sent any more but that it failed.
+    /// What came was not the TLS that it has to be. Lines before it are stored; only the failure can still be sent.
     fn session_failed(&mut self, why: &str, desk: &mut Desk<'_>) {
         desk.counts.tls_failures += 1;
         log::remark("tls", format_args!("{}: TLS: {why}", self.peer));

@@ -11,10 +11,6 @@ use prost::encoding;
 
 use super::{answer::Refusal, route::Form};
 
-/// How deeply values may nest. Decoders of protobuf take a hundred messages within each other, of which a level of
-/// values is up to three.
-const DEPTH_MAX: u32 = 32;
-
 /// The lines of a request, one for each record. `room` is asked for the memory of all of them.
 pub(crate) fn lines(
     body: &[u8],

@@ -10,8 +10,7 @@ use super::{
         answer::Refusal,
         json::{Object, each, is_string, parse, plain, write, write_double},
     },
-    DEPTH_MAX,
-    record::{self, Plain, Source, Text},
+    record::{self, DEPTH_MAX, Plain, Source, Text},
 };
 
 type Raw<'a> = Option<&'a RawValue>;

@@ -10,8 +10,7 @@ use super::{
         json::{Object, write, write_double},
         wire::{Fields, Value, text},
     },
-    DEPTH_MAX,
-    record::{self, Plain, Source, Text},
+    record::{self, DEPTH_MAX, Plain, Source, Text},
 };
 
 type Room<'r> = dyn FnMut(usize) -> Result<(), Refusal> + 'r;

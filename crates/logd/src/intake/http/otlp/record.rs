@@ -2,6 +2,10 @@
 
 use super::super::json::{Object, write};
 
+/// How deeply values may nest. Decoders of protobuf take a hundred messages within each other, of which a level of
+/// values is up to three.
+pub(super) const DEPTH_MAX: u32 = 32;
+
 /// The members of a record that are no values of any kind.
 #[derive(Debug, Default)]
 pub(super) struct Plain<'a> {
