@@ -43,7 +43,7 @@ use crate::{
         tls::{ClientAuth, Files},
     },
     ship::kafka,
-    tool::{QueryArgs, Shown},
+    tool::{query::QueryArgs, shown::Shown},
 };
 
 /// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable

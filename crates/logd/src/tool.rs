@@ -2,18 +2,16 @@
 
 mod follow;
 mod merge;
-mod query;
+mod problem;
+pub(crate) mod query;
 mod selection;
-mod shown;
+pub(crate) mod shown;
 
 use std::{
     io::{self, BufWriter, Write},
     ops::ControlFlow,
     path::Path,
 };
-
-pub(crate) use query::QueryArgs;
-pub(crate) use shown::Shown;
 
 use crate::{
     args::Tool,
@@ -25,6 +23,7 @@ use crate::{
 };
 use follow::tail;
 use merge::{Wanted, write_merged};
+use problem::{tell_of_no_segments, told};
 
 /// Bytes of output that are gathered before they are written.
 const OUT_BYTES: usize = 64 << 10;
@@ -63,19 +62,6 @@ fn cat(
     let _ = written?;
     out.flush().map_err(|error| LogdError::output(&error))?;
     told(sources.iter().flat_map(|source| source.reader.problems()))
-}
-
-/// Fails with the first of the problems, after everything else was printed.
-fn told<'a>(mut problems: impl Iterator<Item = &'a String>) -> Result<(), LogdError> {
-    match problems.next() {
-        Some(problem) => Err(LogdError::Failed(format!("{problem}; the rest was printed"))),
-        None => Ok(()),
-    }
-}
-
-/// Says that a directory has no segments. A mistyped one should not pass for a good one.
-fn tell_of_no_segments(directory: &Path) {
-    let _ = writeln!(io::stderr(), "ringwise: logd: {}: no segments", directory.display());
 }
 
 fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
