@@ -109,7 +109,8 @@ mod tests {
             if offset >= self.fails_at {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            let end = self.len.min(self.fails_at).min(offset + bytes.len() as u64);
+            let wanted = offset.saturating_add(bytes.len() as u64);
+            let end = self.len.min(self.fails_at).min(wanted);
             let count = end.saturating_sub(offset) as usize;
             bytes[..count].iter_mut().zip(offset..).for_each(|(byte, at)| *byte = at as u8);
             Ok(count)
