@@ -181,7 +181,7 @@ fn stats(said: &str) -> Value {
     let words: Vec<&str> = line.split([' ', ',', ';']).filter(|word| !word.is_empty()).collect();
     let number = |word: &str, after: isize| {
         let at = words.iter().position(|other| *other == word).unwrap();
-        words[at.strict_add_signed(after)].parse::<u64>().unwrap()
+        words[at.checked_add_signed(after).unwrap()].parse::<u64>().unwrap()
     };
     json!({
         "read": number("read", -1),

@@ -10,6 +10,8 @@ mod json;
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::{
     listener::{Readable, Speaker},
     shared::{Client, Shared},
@@ -23,6 +25,8 @@ use item::Scan;
 const PIECE_BYTES: usize = 256 << 10;
 /// A heartbeat: the value nil alone.
 const NIL: u8 = 0xc0;
+/// The option of a message whose events are packed.
+const PACKED: &[u8] = b"compressed";
 /// `{"ack": ...}` up to its value.
 const ACK: &[u8] = b"\x81\xa3ack";
 
@@ -56,7 +60,7 @@ impl Protocol for Session {
         self.most = most;
         match bytes.first() {
             None => return Ok(Seen::Part { least: 1, most }),
-            Some(&NIL) => return Ok(Seen::Whole { memory: 2 * most }),
+            Some(&NIL) => return Ok(Seen::Whole { memory: PIECE_BYTES }),
             Some(&first) if !item::begins_array(first) => {
                 return Err(wrong("a message is no array"));
             }
@@ -65,8 +69,13 @@ impl Protocol for Session {
         let least = self.scan.advance(bytes).map_err(wrong)?;
         match least <= bytes.len() {
             // Lines of the message, and the message unpacked.
-            true => Ok(Seen::Whole { memory: 2 * most }),
-            false if least > most => Err(wrong("a message is too long (--connection-budget)")),
+            true if memmem::find(&bytes[..least], PACKED).is_some() => {
+                Ok(Seen::Whole { memory: 2 * most })
+            }
+            true => Ok(Seen::Whole { memory: least + PIECE_BYTES }),
+            false if least > most => {
+                Err(wrong("a message is too long (--connection-budget, --budget)"))
+            }
             false => Ok(Seen::Part { least, most }),
         }
     }

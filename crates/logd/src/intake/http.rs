@@ -188,7 +188,7 @@ async fn take(
     if let Purpose::About(told) = route.purpose {
         return Ok(with_body(route.protocol, StatusCode::OK, told.into()));
     }
-    let mut room = Room::new(&shared.memory, body_max.min(shared.memory_bytes));
+    let mut room = Room::new(&shared.memory, body_max).within(shared.memory_bytes);
     let body = tokio::select! {
         body = request::body(request, encoding, &mut room) => body?,
         () = shared.ended() => return Err(Refusal::Draining),

@@ -10,7 +10,7 @@ use std::{io::Write as _, sync::Arc};
 use super::{
     listener::{Readable, Speaker},
     shared::{Client, Shared},
-    stream::{self, Next, Protocol, Seen, Taken, Wrong},
+    stream::{self, FREE_BYTES, Next, Protocol, Seen, Taken, Wrong},
 };
 use crate::{lines::framing::Framing, session::connection::Limits};
 use frame::{Frame, Parsed, parse};
@@ -47,7 +47,11 @@ impl Protocol for Session {
         match parse(bytes) {
             Ok(Parsed::Whole(..)) => Ok(Seen::Whole { memory: bytes.len() }),
             Ok(Parsed::Part { txnr, bytes }) if bytes > most => {
-                Err(refusal(txnr, "a message is too long (--connection-budget)"))
+                Err(refusal(txnr, "a message is too long (--connection-budget, --budget)"))
+            }
+            // Whoever has not begun a session gets no memory.
+            Ok(Parsed::Part { txnr, bytes }) if bytes > FREE_BYTES && !self.is_open => {
+                Err(refusal(txnr, "a message came before open"))
             }
             Ok(Parsed::Part { bytes, .. }) => Ok(Seen::Part { least: bytes, most: bytes }),
             Err(why) => Err(Wrong { why, answer: SERVERCLOSE.to_vec() }),

@@ -166,6 +166,7 @@ impl Intake {
             deposits,
             memory: Arc::new(Semaphore::new(permits)),
             memory_bytes: permits * PERMIT_BYTES,
+            unfinished: Arc::new(Semaphore::new(permits / 2)),
             counts: counts.clone(),
             guarantee,
             end: ends,

@@ -74,6 +74,8 @@ pub(super) struct Shared {
     pub(super) deposits: mpsc::Sender<Deposit>,
     pub(super) memory: Arc<Semaphore>,
     pub(super) memory_bytes: usize,
+    /// Half of it, for messages that are not whole.
+    pub(super) unfinished: Arc<Semaphore>,
     pub(super) counts: Arc<Counts>,
     pub(super) guarantee: Guarantee,
     pub(super) end: watch::Receiver<bool>,

@@ -9,13 +9,13 @@
 use std::{
     convert::Infallible,
     fmt, io,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::{OwnedSemaphorePermit, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{sleep, timeout},
 };
 
@@ -27,7 +27,7 @@ use super::{
 use crate::{lines::framing::Framing, monitoring::log, session::connection::Limits};
 
 /// Received bytes of a connection that take nothing from the memory for all.
-const FREE_BYTES: usize = 32 << 10;
+pub(super) const FREE_BYTES: usize = 32 << 10;
 /// How long the rest of a message may take to come, and a client to read its answers.
 const MESSAGE_TIME: Duration = Duration::from_secs(30);
 /// How long the last words of a connection may take, and the client's end after them.
@@ -120,8 +120,8 @@ struct Exchange<'a, S, P> {
     shared: &'a Shared,
     /// Received, and not taken yet.
     buffer: Vec<u8>,
-    /// Memory of a message.
-    room: Option<OwnedSemaphorePermit>,
+    /// Memory of a message that is not whole, twice: among all such messages, and among all there is.
+    room: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
     /// When the first message in the buffer began.
     since: Option<Instant>,
     /// The client sends no more.
@@ -173,7 +173,11 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         }
         if least > FREE_BYTES && self.room.is_none() {
             // What it is received into, and what is stored of it.
-            self.room = Some(self.reserve(2 * most).await?);
+            // Those that are not whole have half of the memory, however long they take to come.
+            let bytes = (2 * most).min(self.shared.memory_bytes / 2);
+            let among_parts = reserve(self.shared, &self.shared.unfinished, bytes).await?;
+            self.room =
+                Some((among_parts, reserve(self.shared, &self.shared.memory, bytes).await?));
             self.since = None;
         }
         grow(&mut self.buffer, least.max(FREE_BYTES));
@@ -197,23 +201,11 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         *self.since.get_or_insert_with(Instant::now)
     }
 
-    /// Takes so much of the memory for all, as soon as it is free.
-    async fn reserve(&mut self, bytes: usize) -> Result<OwnedSemaphorePermit, End> {
-        let bytes = bytes.min(self.shared.memory_bytes);
-        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
-        tokio::select! {
-            permit = self.shared.memory.clone().acquire_many_owned(permits) => {
-                Ok(permit.expect("the semaphore is never closed"))
-            }
-            () = self.shared.ended() => Err(End::Draining),
-        }
-    }
-
     /// Stores what is whole, and says so.
     async fn store(&mut self, memory: usize) -> Result<(), End> {
         let mut room = match self.room.take() {
-            Some(room) => room,
-            None => self.reserve(memory).await?,
+            Some((_, room)) => room,
+            None => reserve(self.shared, &self.shared.memory, memory).await?,
         };
         loop {
             let taken = self.protocol.take(&self.buffer, &self.limits()).map_err(End::Wrong)?;
@@ -229,6 +221,8 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             self.say(&taken.answers).await?;
             match taken.next {
                 Next::Messages => return Ok(()),
+                // It was not acknowledged, so it is sent again.
+                Next::Rest if *self.shared.end.borrow() => return Err(End::Draining),
                 Next::Rest => {}
                 Next::End => return Err(End::Closed),
             }
@@ -278,8 +272,13 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             self.shared.ended().await;
             sleep(PARTING_TIME).await;
         };
+        let say = async {
+            self.stream.write_all(answers).await?;
+            // A session of TLS may have kept a part.
+            self.stream.flush().await
+        };
         tokio::select! {
-            said = timeout(MESSAGE_TIME, self.stream.write_all(answers)) => match said {
+            said = timeout(MESSAGE_TIME, say) => match said {
                 Ok(said) => said.map_err(End::Failed),
                 Err(_) => Err(End::Broken("the client does not read its answers")),
             },
@@ -320,6 +319,22 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             Ok::<_, io::Error>(())
         };
         let _ = timeout(PARTING_TIME, parting).await;
+    }
+}
+
+/// Takes so much of a memory, as soon as it is free.
+async fn reserve(
+    shared: &Shared,
+    memory: &Arc<Semaphore>,
+    bytes: usize,
+) -> Result<OwnedSemaphorePermit, End> {
+    let bytes = bytes.min(shared.memory_bytes);
+    let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+    tokio::select! {
+        permit = memory.clone().acquire_many_owned(permits) => {
+            Ok(permit.expect("the semaphore is never closed"))
+        }
+        () = shared.ended() => Err(End::Draining),
     }
 }
 

@@ -11,6 +11,9 @@ use super::{
     json::Writer,
 };
 
+/// The longest tag. Each event has it in its line, so a long one would make much of few bytes.
+const TAG_BYTES_MAX: usize = 1 << 10;
+
 /// A message that was checked, and how far its lines are written. It does not have its bytes.
 #[derive(Debug, Default)]
 pub(super) struct Message {
@@ -52,6 +55,9 @@ impl Message {
         }
         if !matches!(item(bytes, &values[0]), Item::Text(_) | Item::Binary(_)) {
             return Err("a message has no tag");
+        }
+        if values[0].len() > TAG_BYTES_MAX {
+            return Err("a tag has more than 1 KiB");
         }
         let (kind, tag) = (item(bytes, &values[1]), values[0].clone());
         let is_bare = !matches!(kind, Item::Array(_) | Item::Text(_) | Item::Binary(_));

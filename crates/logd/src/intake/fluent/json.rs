@@ -2,11 +2,12 @@
 //!
 //! What JSON does not have is told apart from what it has: bytes that are no text become `{"hex":"..."}`, other types
 //! `{"ext":TYPE,"hex":"..."}`, and numbers that are none strings. Text in binary is text, since many clients send it
-//! so. A key that is no text becomes the text of its JSON.
+//! so. A key that is no text becomes the text of its JSON, or if it is an array or a map, the digits of its bytes: keys
+//! within keys would be quoted again and again.
 
 use std::io::Write as _;
 
-use super::item::{Item, head};
+use super::item::{Item, check, head};
 use crate::lines::text::{quote, quote_hex};
 
 /// The type of a time with nanoseconds: two numbers of four bytes.
@@ -83,6 +84,12 @@ impl Writer<'_> {
     }
 
     fn key(&mut self, bytes: &[u8]) -> usize {
+        if let Ok(Some((Item::Array(_) | Item::Map(_), _))) = head(bytes) {
+            let used = check(bytes).unwrap_or(bytes.len());
+            let room = self.end.saturating_sub(self.out.len()) + 1;
+            quote_hex(&bytes[..used.min(room)], self.out);
+            return used;
+        }
         let start = self.out.len();
         let used = self.value(bytes);
         if self.out.get(start) != Some(&b'"') {
@@ -169,7 +176,7 @@ mod tests {
             (b"\xd7\0\x5a\0\0\x01\x3b\x9a\xca\0", "{\"ext\":0,\"hex\":\"5a0000013b9aca00\"}"),
             (b"\x92\x01\x90", "[1,[]]"),
             (b"\x82\xa1a\x80\x01\xc2", "{\"a\":{},\"1\":false}"),
-            (b"\x81\x91\xa1a\x01", "{\"[\\\"a\\\"]\":1}"),
+            (b"\x81\x91\xa1a\x01", "{\"91a161\":1}"),
             (b"\x81\xa1\xff\x01", "{\"{\\\"hex\\\":\\\"ff\\\"}\":1}"),
         ] {
             assert_eq!(json(bytes), expected, "{bytes:x?}");

@@ -118,3 +118,22 @@ fn a_long_tag_is_repeated_and_no_more_is_kept_at_a_time() {
     assert_eq!((taken.next, taken.used, taken.answers.len()), (Next::Rest, 0, 0));
     assert!((PIECE_BYTES..PIECE_BYTES + 1000).contains(&taken.body.len()));
 }
+
+#[test]
+fn a_tag_has_a_bound_since_each_line_repeats_it() {
+    let message = |length: u16| {
+        let tag = vec![b't'; length.into()];
+        [&b"\x92\xda"[..], &length.to_be_bytes(), &tag, b"\x90"].concat()
+    };
+    assert!(Message::read(&message(1021), 0).is_ok());
+    assert_eq!(Message::read(&message(1022), 0).unwrap_err(), "a tag has more than 1 KiB");
+}
+
+#[test]
+fn a_message_takes_twice_the_most_only_if_it_is_packed() {
+    let look = |bytes: &[u8]| Session::default().look(bytes, 4 << 20).unwrap();
+    let plain = [&b"\x93\xa3a.b"[..], &event(1)[1..]].concat();
+    assert_eq!(look(&plain), Seen::Whole { memory: plain.len() + PIECE_BYTES });
+    let gzipped = packed(&gzip(&event(1)), b"\x81\xaacompressed\xa4gzip");
+    assert_eq!(look(&gzipped), Seen::Whole { memory: 8 << 20 });
+}

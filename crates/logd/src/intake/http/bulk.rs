@@ -89,7 +89,8 @@ pub(crate) fn read(
                 return Err(Refusal::malformed(format_args!("line {number}: {why}")));
             }
             let document = line(&body, &mut from, &mut number);
-            if *own == Fate::Line && document.is_empty() {
+            // A carriage return alone is an empty line too, and has no number.
+            if *own == Fate::Line && matches!(&body[document.clone()], b"" | b"\r") {
                 *own = Fate::Empty;
             }
             if *own == Fate::Line {
@@ -240,6 +241,11 @@ mod tests {
             assert_eq!(told["items"][place], json!({"index": item}));
         }
         assert_eq!((told["items"].as_array().unwrap().len(), bulk.refused()), (6, 3));
+        let bulk = read_all("{\"index\":{}}\n\r\r\n{\"index\":{}}\nno\n", Some("a")).unwrap();
+        let told = answer(&bulk, &[(1, "syntax")]);
+        assert_eq!(bulk.lines, b"no\n", "a line of a carriage return has no number");
+        let reason = |place: usize| &told["items"][place]["index"]["error"]["reason"];
+        assert_eq!((reason(0), reason(1)), (&"incomplete".into(), &"syntax".into()));
         let bulk = read_all("{\"index\":{}}\n{}\n", Some("\"")).unwrap();
         let told = answer(&bulk, &[]);
         assert_eq!((&told["errors"], bulk.refused()), (&false.into(), 0));

@@ -25,9 +25,8 @@ pub(crate) fn lines(
 
 /// The answer if all records are stored but these.
 pub(crate) fn answer(form: Form, rejected: u64, first: Option<(u64, &str)>) -> Vec<u8> {
-    let message = first.map(|(record, reason)| {
-        format!("rejected and kept as dead letters; the first is record {record}: {reason}")
-    });
+    let message =
+        first.map(|(record, reason)| format!("rejected; the first is record {record}: {reason}"));
     if form != Form::Protobuf {
         return match message {
             None => b"{}".to_vec(),

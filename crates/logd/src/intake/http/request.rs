@@ -102,11 +102,17 @@ pub(super) struct Room<'a> {
     before: usize,
     bytes: usize,
     bytes_max: usize,
+    all_max: usize,
 }
 
 impl<'a> Room<'a> {
     pub(super) fn new(all: &'a Arc<Semaphore>, bytes_max: usize) -> Room<'a> {
-        Room { all, taken: None, before: 0, bytes: 0, bytes_max }
+        Room { all, taken: None, before: 0, bytes: 0, bytes_max, all_max: usize::MAX }
+    }
+
+    /// Says how much there is for all requests together. More than that would never become free.
+    pub(super) fn within(self, all_max: usize) -> Room<'a> {
+        Room { all_max, ..self }
     }
 
     /// What is taken from here on is for something else, which may have as much again.
@@ -116,7 +122,7 @@ impl<'a> Room<'a> {
 
     /// Takes as much as so many bytes need.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
-        if bytes > self.bytes_max {
+        if bytes > self.bytes_max || self.before + bytes > self.all_max {
             return Err(Refusal::TooLong);
         }
         if bytes <= self.bytes {
@@ -294,6 +300,11 @@ mod tests {
         assert_eq!(unpack(&packed(&lines), &mut room).unwrap(), lines);
         drop(room.take().unwrap());
         assert_eq!(all.available_permits(), 4 << 10);
+        let mut room = Room::new(&all, 1 << 20).within((1 << 20) + 1);
+        room.grow(1 << 20).unwrap();
+        room.begin();
+        assert_eq!(room.grow(2), Err(Refusal::TooLong), "it would never become free");
+        drop(room);
         // A bomb: a thousand times as long as it came.
         let bomb = packed(&vec![b' '; 64 << 20]);
         assert_eq!(unpack(&bomb, &mut Room::new(&all, 1 << 20)), Err(Refusal::TooLong));

@@ -157,9 +157,8 @@ impl<S: Readable> AsyncWrite for Watched<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let own = self.get_mut();
         let flushed = Pin::new(&mut own.stream).poll_flush(context);
-        if flushed.is_pending() {
-            own.watch.has_unwritten.store(true, Ordering::Relaxed);
-        }
+        // It is asked to flush only when it has taken all that there is.
+        own.watch.has_unwritten.store(flushed.is_pending(), Ordering::Relaxed);
         flushed
     }
 

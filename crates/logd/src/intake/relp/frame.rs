@@ -22,6 +22,9 @@ pub(super) enum Parsed<'a> {
     Part { txnr: u32, bytes: usize },
 }
 
+/// What stands before a space, and the rest. None: its end has not come.
+type Split<'a, T> = Option<(T, &'a [u8])>;
+
 /// Parses the frame that bytes begin with.
 ///
 /// # Errors
@@ -63,7 +66,7 @@ fn number<'a>(
     bytes: &'a [u8],
     ends: &[u8],
     why: &'static str,
-) -> Result<Option<(u32, &'a [u8])>, &'static str> {
+) -> Result<Split<'a, u32>, &'static str> {
     let end = bytes.iter().take(DIGITS_MAX + 1).position(|byte| !byte.is_ascii_digit());
     let Some(end) = end else {
         return if bytes.len() > DIGITS_MAX { Err(why) } else { Ok(None) };
@@ -77,7 +80,7 @@ fn number<'a>(
 }
 
 /// A command, and what is behind its space. None: its end has not come.
-fn command(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, &'static str> {
+fn command(bytes: &[u8]) -> Result<Split<'_, &[u8]>, &'static str> {
     let end = bytes.iter().take(LETTERS_MAX + 1).position(|byte| !byte.is_ascii_alphabetic());
     match end {
         None if bytes.len() <= LETTERS_MAX => Ok(None),

@@ -36,7 +36,7 @@ fn a_session_from_open_to_close() {
 #[test]
 fn what_is_wrong_ends_the_session_after_what_was_right() {
     for (wrong, told) in [
-        ("3 syslog 9999 x", "3 rsp 47 500 a message is too long (--connection-budget)\n"),
+        ("3 syslog 9999 x", "3 rsp 57 500 a message is too long (--connection-budget, --budget)\n"),
         ("3 open 15 commands=syslog\n", "3 rsp 31 500 the session is open already\n"),
         ("3 reopen 0\n", "3 rsp 28 500 the command is not known\n"),
         ("x", ""),
@@ -52,4 +52,13 @@ fn what_is_wrong_ends_the_session_after_what_was_right() {
         assert!(said(&trial).starts_with("1 rsp ") && said(&trial).contains(" 500 "));
         assert!(trial.stored.is_empty() && trial.end.is_some());
     }
+}
+
+#[test]
+fn a_long_message_waits_for_memory_only_in_an_open_session() {
+    let long = b"1 syslog 40000 x";
+    let before = Session::default().look(long, 100_000).unwrap_err();
+    assert_eq!(before.why, "a message came before open");
+    let mut session = Session { is_open: true };
+    assert!(matches!(session.look(long, 100_000), Ok(Seen::Part { least: 40_016, .. })));
 }

@@ -179,24 +179,38 @@ impl Shared<'_> {
         let (mut found, mut looked_at) = (Vec::new(), 0);
         let mut end = None;
         while cursor.read_bytes() - before < STEP_BYTES && found_bytes < BACKLOG_BYTES {
-            if let Some(piece) = cursor.next(choice)? {
-                if let Some(piece) = self.select(piece, &mut looked_at) {
-                    found_bytes += piece.memory_bytes();
-                    found.push(piece);
+            match cursor.next(choice) {
+                Ok(Some(piece)) => {
+                    if let Some(piece) = self.select(piece, &mut looked_at) {
+                        found_bytes += piece.memory_bytes();
+                        found.push(piece);
+                    }
+                    continue;
                 }
-                continue;
+                Ok(None) => {}
+                // What was found before it is printed all the same.
+                Err(error) => {
+                    end = Some(Err(error));
+                    break;
+                }
             }
             let is_last = task.place + 1 == segments.count();
-            let Some(new) = cursor.check(is_last)? else {
-                let (report, next) = (mem::take(report), cursor.next_line());
-                end = Some(End { report, is_absent: cursor.is_absent(), next });
-                break;
-            };
-            *report = new;
+            match cursor.check(is_last) {
+                Ok(Some(new)) => *report = new,
+                Ok(None) => {
+                    let (report, next) = (mem::take(report), cursor.next_line());
+                    end = Some(Ok(End { report, is_absent: cursor.is_absent(), next }));
+                    break;
+                }
+                Err(error) => {
+                    end = Some(Err(error));
+                    break;
+                }
+            }
         }
         let read_bytes = cursor.read_bytes() - before;
         let state = match end {
-            Some(end) => LaneState::Ended(Ok(end)),
+            Some(end) => LaneState::Ended(end),
             None => LaneState::Ready(reading),
         };
         Ok(Stepped { state, found, read_bytes, looked_at })

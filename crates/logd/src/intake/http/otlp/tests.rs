@@ -240,7 +240,7 @@ fn answers_have_the_form_of_the_request() {
     let told: serde_json::Value =
         serde_json::from_slice(&answer(Form::Json, 2, Some((7, "depth")))).unwrap();
     assert_eq!(told["partialSuccess"]["rejectedLogRecords"], "2");
-    let message = "rejected and kept as dead letters; the first is record 7: depth";
+    let message = "rejected; the first is record 7: depth";
     assert_eq!(told["partialSuccess"]["errorMessage"], message);
     let mut expected = vec![10, 2 + 2 + message.len() as u8, 8, 2, 18, message.len() as u8];
     expected.extend_from_slice(message.as_bytes());
