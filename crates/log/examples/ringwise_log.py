@@ -88,7 +88,7 @@ class Client:
             pass  # it has been woken, or has ended
 
     def _run(self):
-        pause = 0.05
+        failures = 0  # since the last acknowledgement
         while not self._ended:
             try:
                 with self._connect() as connection:
@@ -100,9 +100,10 @@ class Client:
                     if word in FINAL or isinstance(failure, NameShared):
                         self._ended = True
                         self._changed.notify_all()
-                    pause = 0.05 if self._progressed else min(2 * pause, 10)
-                    wait = 0.005 if word == "busy" else pause * random.uniform(0.5, 1)
-                    self._changed.wait_for(lambda: self._ended, wait)
+                    failures = 0 if self._progressed else failures
+                    pause = min((0.005 if word == "busy" else 0.05) * 2 ** min(failures, 20), 10)
+                    failures += 1
+                    self._changed.wait_for(lambda: self._ended, pause * random.uniform(0.5, 1))
 
     def _connect(self):
         self._progressed = False
