@@ -7,14 +7,14 @@ connection, drops what the daemon says is stored, and sends the rest. With a nam
     client.send('{"level":"info","message":"hello"}')
     client.close(timeout=5)
 
-For TLS pass `tls=ssl.create_default_context(cafile="ca.pem")`. As a program it sends the lines of its standard input:
-`python3 ringwise_log.py HOST:PORT NAME`.
+For TLS pass `tls=ssl.create_default_context(cafile="ca.pem")`. As a program it sends the lines of its standard input,
+and bytes that are not UTF-8 as U+FFFD: `python3 ringwise_log.py HOST:PORT NAME`.
 """
 
 import collections
 import itertools
 import random
-import select
+import selectors
 import socket
 import ssl
 import sys
@@ -38,9 +38,10 @@ class NameShared(Exception):
 class Client:
     def __init__(self, host, port, name=None, token=None, tls=None, memory=16 << 20, rejected=None):
         self.address, self.name, self.tls, self.memory = (host, port), name, tls, memory
-        self.rejected = rejected or (lambda line, reason: None)  # called with each rejected line
+        # Called with each rejected line. An exception of it ends the client.
+        self.rejected = rejected or (lambda line, reason: None)
         self.greeting = "LOGD 1" + (f" name={name}" if name else "") + (f" token={token}" if token else "")
-        self.failure = None  # why there is no connection
+        self.failure = None  # why there is no connection, or why the client has ended
         self._lines = collections.deque()  # not acknowledged
         self._bytes = 0
         self._sent = 0  # how many of them this connection has sent
@@ -60,7 +61,7 @@ class Client:
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._bytes + len(data) <= self.memory)
             if self._ended:
-                raise ConnectionError(f"the client has ended: {self.failure}")
+                raise ConnectionError(f"the client has ended: {self.failure}") from self.failure
             self._lines.append(data + b"\n")
             self._bytes += len(data)
         self._notify()
@@ -88,21 +89,21 @@ class Client:
             pass  # it has been woken, or has ended
 
     def _run(self):
-        pause = 0.05
+        failures = 0  # since the last acknowledgement
         while not self._ended:
             try:
                 with self._connect() as connection:
                     self._serve(connection)
-            except (OSError, ValueError, Refused, NameShared) as failure:
+            except BaseException as failure:  # nobody may wait for a thread that is gone
                 self.failure = failure
                 word = getattr(failure, "word", None)
                 with self._changed:
-                    if word in FINAL or isinstance(failure, NameShared):
-                        self._ended = True
-                        self._changed.notify_all()
-                    pause = 0.05 if self._progressed else min(2 * pause, 10)
-                    wait = 0.005 if word == "busy" else pause * random.uniform(0.5, 1)
-                    self._changed.wait_for(lambda: self._ended, wait)
+                    if word in FINAL or not isinstance(failure, (OSError, ValueError, Refused)):
+                        self._end(failure)
+                    failures = 0 if self._progressed else failures
+                    pause = min((0.005 if word == "busy" else 0.05) * 2 ** min(failures, 20), 10)
+                    failures += 1
+                    self._changed.wait_for(lambda: self._ended, pause * random.uniform(0.5, 1))
 
     def _connect(self):
         self._progressed = False
@@ -115,25 +116,33 @@ class Client:
 
     def _serve(self, connection):
         out, answers, self._is_greeted = self.greeting.encode() + b"\n", b"", False
-        while not self._ended:
-            out = out or self._next_lines()
-            readable, _, _ = select.select([connection, self._woken], [connection] if out else [], [])
-            if self._woken in readable:
-                self._woken.recv(4096)
-            try:
-                out = out[connection.send(out):] if out else out
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                pass
-            try:
-                while received := connection.recv(65536):
-                    *whole, answers = (answers + received).split(b"\n")
-                    for answer in whole:
-                        self._answer(answer.decode())
-                    if len(answers) > 4096:
-                        raise ValueError("an answer without an end")
-                raise ConnectionError("the daemon closed the connection")
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                pass
+        with selectors.DefaultSelector() as selector:  # select() refuses descriptors from 1024 on
+            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(connection, selectors.EVENT_READ)
+            while not self._ended:
+                out = out or self._next_lines()
+                selector.modify(connection, selectors.EVENT_READ | (selectors.EVENT_WRITE if out else 0))
+                if any(key.fileobj is self._woken for key, _ in selector.select()):
+                    self._woken.recv(4096)
+                out, answers = self._exchange(connection, out, answers)
+
+    def _exchange(self, connection, out, answers):
+        """Sends and receives what goes without waiting; returns the rest of both."""
+        try:
+            out = out[connection.send(out):] if out else out
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        try:
+            while received := connection.recv(65536):
+                *whole, answers = (answers + received).split(b"\n")
+                for answer in whole:
+                    self._answer(answer.decode())
+                if len(answers) > 4096:
+                    raise ValueError("an answer without an end")
+            raise ConnectionError("the daemon closed the connection")
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        return out, answers
 
     def _next_lines(self):
         with self._changed:
@@ -157,9 +166,20 @@ class Client:
                 number, reason = rest.split(" ")
                 if not 0 < int(number) - self._before <= self._sent:
                     raise ValueError(f"strange answer: {answer!r}")
-                self.rejected(self._lines[int(number) - self._before - 1].decode().rstrip("\n"), reason)
+                self._tell(self._lines[int(number) - self._before - 1].decode().rstrip("\n"), reason)
             else:
                 raise ValueError(f"strange answer: {answer!r}")
+
+    def _tell(self, line, reason):
+        try:
+            self.rejected(line, reason)
+        except BaseException as failure:
+            self._end(failure)  # whatever its kind is, another connection does not help
+            raise
+
+    def _end(self, failure):
+        self.failure, self._ended = failure, True
+        self._changed.notify_all()
 
     def _greeted(self, stored):
         if not self.name or self._before is None or stored < self._before:
@@ -181,6 +201,7 @@ class Client:
 
 
 if __name__ == "__main__":
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     host, _, port = sys.argv[1].rpartition(":")
     show = lambda line, reason: print(f"rejected ({reason}): {line}", file=sys.stderr)
     client = Client(host, int(port), name=sys.argv[2], rejected=show)

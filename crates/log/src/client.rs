@@ -1,6 +1,6 @@
 //! The handle of programs: it takes lines, and waits for their acknowledgements.
 
-use std::{fmt, future, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::Serialize;
 
@@ -116,10 +116,7 @@ impl Client {
     ///
     /// If the future is dropped before it is ready, the line was not taken.
     pub async fn send_async(&self, line: impl AsRef<[u8]>) -> Result<Option<u64>, SendError> {
-        let (shared, line) = (&self.handle.shared, line.as_ref());
-        shared.check(line)?;
-        future::poll_fn(|context| shared.poll_push(line, self.handle.at_limit, context.waker()))
-            .await
+        self.handle.shared.push_async(line.as_ref(), self.handle.at_limit).await
     }
 
     /// Waits until all lines that were sent before are acknowledged. Rejected lines are acknowledged too.
@@ -143,8 +140,7 @@ impl Client {
     ///
     /// Dropping the future changes nothing.
     pub async fn flush_async(&self) -> Result<(), Unacknowledged> {
-        let last = self.handle.shared.last();
-        future::poll_fn(|context| self.handle.shared.poll_flush(last, context.waker())).await
+        self.handle.shared.flush_async(self.handle.shared.last()).await
     }
 
     /// Takes no more lines from any clone, waits until all are acknowledged, and ends the client.

@@ -184,7 +184,8 @@ impl Error for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Earlier lines of the name are still being stored. The client tries again after milliseconds.
+    /// Earlier lines of the name are still being stored; or, with `--ack replicated`, not all lines from before the
+    /// daemon's start are in Kafka. The client tries again, first after milliseconds.
     Busy,
     /// A newer connection has the name. The client ends, because both would take it from each other.
     Taken,
@@ -237,7 +238,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the daemon refused: ")?;
         match self {
-            Refusal::Busy => f.write_str("busy: earlier lines of the name are being stored; wait"),
+            Refusal::Busy => f.write_str(
+                "busy: earlier lines of the name are being stored, or, with --ack replicated, not all \
+                 lines from before the daemon's start are in Kafka; wait, or look at the daemon's log",
+            ),
             Refusal::Taken => f.write_str(
                 "taken: a newer connection has the name; give each program a name of its own",
             ),

@@ -4,10 +4,12 @@
 //! tasks of any executor. No callback runs under the lock.
 
 use std::{
+    collections::BTreeMap,
     net::{Shutdown, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -59,7 +61,10 @@ pub(crate) struct State {
     session: Option<Session>,
     last_stats: Stats,
     pub(crate) life: Life,
-    wakers: Vec<Waker>,
+    /// Of the futures that wait for progress, by their numbers: who came first is woken first.
+    wakers: BTreeMap<u64, Waker>,
+    /// How many futures have waited so far.
+    waiters: u64,
     /// Why there is no connection, until there is one.
     failure: Option<Failure>,
     /// What the thread that receives found.
@@ -97,14 +102,16 @@ impl State {
         }
     }
 
-    fn wake(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.wakers)
-    }
-
-    /// The task is woken at the next progress.
-    fn remember(&mut self, waker: &Waker) {
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
+    /// The future is polled again at the next progress. Gives back the waker of another task that polled it before:
+    /// whoever drops it must not have the lock, because that may drop other futures of this client.
+    fn remember(&mut self, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
+        let number = *number.get_or_insert_with(|| {
+            self.waiters += 1;
+            self.waiters
+        });
+        match self.wakers.get(&number) {
+            Some(known) if known.will_wake(waker) => None,
+            _ => self.wakers.insert(number, waker.clone()),
         }
     }
 
@@ -121,6 +128,40 @@ impl State {
     }
 }
 
+/// A future that tries again at each progress. Its waker goes with it.
+struct Attempts<'a, F> {
+    shared: &'a Shared,
+    /// None until it has waited.
+    number: Option<u64>,
+    attempt: F,
+}
+
+impl<T, F: FnMut(&mut State) -> Poll<T> + Unpin> Future for Attempts<'_, F> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Attempts { shared, number, attempt } = self.get_mut();
+        let mut state = shared.lock();
+        let done = attempt(&mut state);
+        if done.is_pending() {
+            let replaced = state.remember(number, context.waker());
+            drop(state);
+            drop(replaced);
+        }
+        done
+    }
+}
+
+impl<F> Drop for Attempts<'_, F> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            // It is dropped after the lock is free.
+            let waker = self.shared.lock().wakers.remove(&number);
+            drop(waker);
+        }
+    }
+}
+
 impl Shared {
     pub(crate) fn new(session: Session, listener: Option<Listener>, line_max: usize) -> Shared {
         Shared {
@@ -128,7 +169,8 @@ impl Shared {
                 last_stats: session.stats(),
                 session: Some(session),
                 life: Life::Running,
-                wakers: Vec::new(),
+                wakers: BTreeMap::new(),
+                waiters: 0,
                 failure: None,
                 broken: None,
                 socket: None,
@@ -204,22 +246,26 @@ impl Shared {
         }
     }
 
-    /// The same for a task, once.
-    pub(crate) fn poll_push(
+    fn attempts<T, F>(&self, attempt: F) -> Attempts<'_, F>
+    where
+        F: FnMut(&mut State) -> Poll<T> + Unpin,
+    {
+        Attempts { shared: self, number: None, attempt }
+    }
+
+    /// The same for a task.
+    pub(crate) async fn push_async(
         &self,
         line: &[u8],
         at_limit: AtLimit,
-        waker: &Waker,
-    ) -> Poll<Result<Option<u64>, SendError>> {
-        let mut state = self.lock();
-        match self.try_push(&mut state, line) {
-            Ok(None) if at_limit == AtLimit::Wait => {
-                state.remember(waker);
-                Poll::Pending
-            }
-            Ok(None) => Poll::Ready(Shared::give_up(&mut state, at_limit)),
+    ) -> Result<Option<u64>, SendError> {
+        self.check(line)?;
+        self.attempts(|state| match self.try_push(state, line) {
+            Ok(None) if at_limit == AtLimit::Wait => Poll::Pending,
+            Ok(None) => Poll::Ready(Shared::give_up(state, at_limit)),
             done => Poll::Ready(done),
-        }
+        })
+        .await
     }
 
     /// The last line that was taken.
@@ -243,17 +289,14 @@ impl Shared {
         }
     }
 
-    /// The same for a task, once.
-    pub(crate) fn poll_flush(&self, line: u64, waker: &Waker) -> Poll<Result<(), Unacknowledged>> {
-        let mut state = self.lock();
-        if state.is_acknowledged(line) {
-            return Poll::Ready(Ok(()));
-        }
-        if matches!(state.life, Life::Ended(_)) {
-            return Poll::Ready(Err(state.unacknowledged(line)));
-        }
-        state.remember(waker);
-        Poll::Pending
+    /// The same for a task.
+    pub(crate) async fn flush_async(&self, line: u64) -> Result<(), Unacknowledged> {
+        self.attempts(|state| match &state.life {
+            _ if state.is_acknowledged(line) => Poll::Ready(Ok(())),
+            Life::Ended(_) => Poll::Ready(Err(state.unacknowledged(line))),
+            Life::Running | Life::Closing => Poll::Pending,
+        })
+        .await
     }
 
     fn wait_for_progress<'a>(
@@ -273,10 +316,10 @@ impl Shared {
 
     /// Wakes whoever waits for room or for acknowledgements.
     pub(crate) fn progressed(&self, mut state: MutexGuard<'_, State>) {
-        let wakers = state.wake();
+        let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.progress.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// The driver waits until there is something to do, until a time at most.

@@ -19,6 +19,8 @@ use crate::{
     logd_tls::Place,
 };
 
+mod python;
+
 /// How many lines are sent while the daemon is killed again and again.
 const LINES: usize = 100_000;
 const PATIENCE: Duration = Duration::from_secs(60);

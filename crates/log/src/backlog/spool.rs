@@ -320,6 +320,8 @@ impl Files {
             && let (Some(writer), Some(segment)) = (&self.writer, self.segments.back())
         {
             writer.set_len(segment.bytes)?;
+            // It may have read ahead what is gone.
+            self.reader = None;
         }
         self.is_torn = false;
         Ok(())

@@ -24,6 +24,9 @@ pub enum Guarantee {
     Written,
     /// The line survives a power cut.
     Durable,
+    /// The line survives the loss of the daemon's machine, because Kafka has it too (`--ack replicated`). Dead letters
+    /// are durable only. While Kafka is away nothing is acknowledged.
+    Replicated,
 }
 
 /// The least memory beyond the longest line.
@@ -111,7 +114,8 @@ impl Builder {
     }
 
     /// Keeps at most so many bytes of lines in memory that are not acknowledged; the default is 16 MiB. A line costs
-    /// five bytes more than it has. What is being sent comes on top, about 128 KiB and a line.
+    /// five bytes more than it has. What is being sent, and the first and the last block of lines, come on top: about
+    /// 256 KiB and two lines.
     ///
     /// With a spool the lines are on disk, and this limit does not apply.
     pub fn memory(mut self, bytes: usize) -> Builder {
@@ -201,6 +205,7 @@ impl Builder {
             None => {}
             Some(Guarantee::Written) => line += " ack=written",
             Some(Guarantee::Durable) => line += " ack=durable",
+            Some(Guarantee::Replicated) => line += " ack=replicated",
         }
         if let Some(name) = &self.name {
             let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);

@@ -1,11 +1,14 @@
 //! Limits: of memory, of a line, and settings that cannot be.
 
 use std::{
+    future::Future,
     net::TcpListener,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Wake, Waker},
     thread,
     time::Duration,
 };
@@ -90,6 +93,33 @@ fn at_the_limit_threads_and_tasks_wait_for_room() {
     });
     assert_eq!(received.recv_timeout(PATIENCE).unwrap(), 600);
     assert_eq!(client.stats().dropped_lines, 0);
+}
+
+/// A daemon that is away makes no progress, so nothing else would remove the wakers.
+#[test]
+fn a_future_that_is_dropped_leaves_no_waker_behind() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let client = client(closed_port()).line_max(200).memory(MEMORY).start().unwrap();
+    for _ in 0..20 {
+        client.send("1".repeat(100)).unwrap();
+    }
+    let tasks = [Arc::new(Task), Arc::new(Task)];
+    let wakers = tasks.each_ref().map(|task| Waker::from(task.clone()));
+    for _ in 0..100 {
+        let mut late = pin!(client.send_async("1".repeat(100)));
+        let mut flushed = pin!(client.flush_async());
+        // The futures move from one task to the other.
+        for waker in &wakers {
+            let mut context = Context::from_waker(waker);
+            assert!(late.as_mut().poll(&mut context).is_pending());
+            assert!(flushed.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(tasks.each_ref().map(Arc::strong_count), [2, 4]);
+    }
+    assert_eq!(tasks.each_ref().map(Arc::strong_count), [2, 2]);
 }
 
 #[test]

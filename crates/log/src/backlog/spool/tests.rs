@@ -179,14 +179,21 @@ fn a_failed_write_is_cut_before_the_next() {
     let mut files = open(directory.path(), 1 << 20).unwrap();
     push(&mut files, 1..=1);
     let path = files.path(1);
-    // As a disk that was full leaves it: half of a record.
-    files.writer.as_mut().unwrap().write_all(b"half").unwrap();
-    files.is_torn = true;
-    push(&mut files, 2..=2);
-    assert_eq!(rest(&mut files), [1, 2]);
+    // As a disk that was full leaves it, half of a record; and a whole one, whose sync failed. The reader reads ahead.
+    let mut whole = 1_u32.to_le_bytes().to_vec();
+    whole.extend_from_slice(&checksum(3, b"9").to_le_bytes());
+    whole.push(b'9');
+    for (number, torn) in [(2, &b"half"[..]), (3, &whole)] {
+        files.writer.as_mut().unwrap().write_all(torn).unwrap();
+        files.is_torn = true;
+        files.rewind();
+        assert_eq!(rest(&mut files), (1..number).collect::<Vec<_>>());
+        push(&mut files, number..=number);
+        assert_eq!(rest(&mut files), [number]);
+    }
     // A file that cannot be written at all.
     files.writer = Some(File::open(&path).unwrap());
-    let error = files.push(b"3").unwrap_err();
+    let error = files.push(b"4").unwrap_err();
     assert!(matches!(error, PushError::Spool(_)), "{error:?}");
-    assert_eq!(files.places().last, 2);
+    assert_eq!(files.places().last, 3);
 }
