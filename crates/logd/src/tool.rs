@@ -2,6 +2,7 @@
 
 mod follow;
 mod merge;
+mod problems;
 mod query;
 mod selection;
 mod shown;
@@ -25,6 +26,7 @@ use crate::{
 };
 use follow::tail;
 use merge::{Wanted, write_merged};
+use problems::{tell_of_no_segments, told};
 
 /// Bytes of output that are gathered before they are written.
 const OUT_BYTES: usize = 64 << 10;
@@ -63,19 +65,6 @@ fn cat(
     let _ = written?;
     out.flush().map_err(|error| LogdError::output(&error))?;
     told(sources.iter().flat_map(|source| source.reader.problems()))
-}
-
-/// Fails with the first of the problems, after everything else was printed.
-fn told<'a>(mut problems: impl Iterator<Item = &'a String>) -> Result<(), LogdError> {
-    match problems.next() {
-        Some(problem) => Err(LogdError::Failed(format!("{problem}; the rest was printed"))),
-        None => Ok(()),
-    }
-}
-
-/// Says that a directory has no segments. A mistyped one should not pass for a good one.
-fn tell_of_no_segments(directory: &Path) {
-    let _ = writeln!(io::stderr(), "ringwise: logd: {}: no segments", directory.display());
 }
 
 fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {

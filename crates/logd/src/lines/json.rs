@@ -22,11 +22,9 @@ pub use fields::{Field, FieldError, FieldType};
 pub use invalid::{Invalid, Reason};
 pub(crate) use members::{any_member, text_of};
 
+pub use parser::DEPTH_MAX;
 use parser::{Parser, Unseen};
 use scan::{ByBlock, ByByte, ByWord};
-
-/// The largest limit of nesting: one bit for each level, in one register.
-pub const DEPTH_MAX: u32 = 128;
 
 /// How plain bytes are scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,9 +23,9 @@ use crate::{
     tool::{
         follow::{Place, Printer, follow},
         merge::Wanted,
+        problems::{tell_of_no_segments, told},
         selection::{Selection, Sought},
         shown::Shown,
-        tell_of_no_segments, told,
     },
 };
 use lanes::{Counts, Scanned, scan};

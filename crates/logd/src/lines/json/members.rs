@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 
 use super::{
-    DEPTH_MAX,
-    parser::{Parser, Witness},
+    parser::{DEPTH_MAX, Parser, Witness},
     scan::ByBlock,
 };
 

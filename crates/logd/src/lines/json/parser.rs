@@ -9,6 +9,9 @@ use super::{
     scan::Scan,
 };
 
+/// The largest limit of nesting: one bit for each level, in one register.
+pub const DEPTH_MAX: u32 = 128;
+
 /// Gets the members of the outermost object.
 pub(super) trait Witness {
     /// Takes a name with its quotes, and the first byte of its value, which is at `offset`. Returns whether to go on.

@@ -15,14 +15,14 @@ pub(super) const BACKLOG_BYTES: usize = 1 << 20;
 
 /// What a query did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::tool::query) struct Counts {
-    pub(in crate::tool::query) read_segments: u64,
+pub(crate) struct Counts {
+    pub(crate) read_segments: u64,
     /// Segments of which no line was read.
-    pub(in crate::tool::query) passed_segments: u64,
+    pub(crate) passed_segments: u64,
     /// Bytes of lines, after unpacking.
-    pub(in crate::tool::query) read_bytes: u64,
+    pub(crate) read_bytes: u64,
     /// Lines that were compared with all conditions.
-    pub(in crate::tool::query) looked_at: u64,
+    pub(crate) looked_at: u64,
 }
 
 /// A segment between two steps.
