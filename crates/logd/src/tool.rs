@@ -2,7 +2,7 @@
 
 mod follow;
 mod merge;
-mod problem;
+mod problems;
 pub(crate) mod query;
 mod selection;
 pub(crate) mod shown;
@@ -23,7 +23,7 @@ use crate::{
 };
 use follow::tail;
 use merge::{Wanted, write_merged};
-use problem::{tell_of_no_segments, told};
+use problems::{tell_of_no_segments, told};
 
 /// Bytes of output that are gathered before they are written.
 const OUT_BYTES: usize = 64 << 10;

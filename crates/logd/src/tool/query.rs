@@ -23,7 +23,7 @@ use crate::{
     tool::{
         follow::{Place, Printer, follow},
         merge::Wanted,
-        problem::{tell_of_no_segments, told},
+        problems::{tell_of_no_segments, told},
         selection::{Selection, Sought},
         shown::Shown,
     },

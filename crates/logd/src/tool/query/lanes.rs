@@ -25,7 +25,7 @@ use crate::{
     error::LogdError,
     tool::{follow::Printer, selection::Selection},
 };
-pub(super) use state::Counts;
+pub(crate) use state::Counts;
 use state::{BACKLOG_BYTES, End, LaneState, Reading, State, Task};
 
 /// A thread puts a lane back after so many bytes.

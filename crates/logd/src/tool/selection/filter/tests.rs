@@ -195,6 +195,22 @@ fn only_lines_with_a_hit_are_looked_at() {
     assert_eq!(found(&["--where=b=error", "--match=nowhere"], &one).1, 0);
 }
 
+/// A name in quotes may begin with the quote that ends another one, and a slash has an escape of its own.
+#[test]
+fn no_way_to_write_a_name_is_missed() {
+    for (condition, line) in [
+        (",=5", r#"{"a":"x",",":5}"#),
+        ("k/v=5", r#"{"k\/v":5}"#),
+        ("k/v=5", r#"{"k\u002fv":5}"#),
+        ("\"=5", r#"{"\"":5}"#),
+        ("\"=5", r#"{"\u0022":5}"#),
+        ("\t=5", r#"{"\t":5}"#),
+    ] {
+        let all = format!("{{\"b\":5}}\n{line}\n{{\"b\":5}}\n");
+        assert_eq!(found(&["--where", condition], &all).0, format!("{line}\n"), "{condition}");
+    }
+}
+
 #[test]
 fn a_text_with_a_line_end_is_refused() {
     let error = sought(&["--match", "a\nb"]).unwrap_err().to_string();

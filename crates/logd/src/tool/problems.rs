@@ -1,4 +1,4 @@
-//! What the tools tell of a directory that is not as it should be.
+//! How a tool tells what is wrong with a directory.
 
 use std::{
     io::{self, Write},
