@@ -23,7 +23,6 @@ pub use invalid::{Invalid, Reason};
 pub(crate) use members::{any_member, text_of};
 pub use parser::DEPTH_MAX;
 
-pub use parser::DEPTH_MAX;
 use parser::{Parser, Unseen};
 use scan::{ByBlock, ByByte, ByWord};
 
