@@ -90,6 +90,7 @@ impl<D: Destination> Lane<D> {
             self.has_backlog = self.count_backlog();
         }
         let turn = self.work(wait).unwrap_or_else(|trouble| self.fail(trouble));
+        self.pass_lost();
         self.keep(KEEP_TIME);
         turn
     }
@@ -113,6 +114,7 @@ impl<D: Destination> Lane<D> {
                 Ok(None) if self.window.is_empty() => return Ok(Turn::Idle),
                 Ok(None) => break,
                 Err(error) if self.window.is_empty() => {
+                    self.progress.note_error(&error.to_string());
                     log::remark("ship", format_args!("{error}"));
                     return Ok(Turn::Failed(self.lengthen_pause()));
                 }
@@ -179,6 +181,15 @@ impl<D: Destination> Lane<D> {
             ),
         );
         self.has_backlog = false;
+    }
+
+    /// Moves on over lines that are gone, once nothing before them waits for an acknowledgement.
+    fn pass_lost(&self) {
+        let next = self.follower.next_line();
+        let is_waiting = !self.window.is_empty() || self.rest.is_some();
+        if !is_waiting && next > self.progress.acknowledged() {
+            self.progress.acknowledge(next, 0, 0);
+        }
     }
 
     /// Counts the bytes that wait. False means that an index could not be read.

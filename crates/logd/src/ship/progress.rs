@@ -118,10 +118,15 @@ impl Progress {
         left.max(0) as u64
     }
 
-    /// Notes an error. True means that the destination was not away before.
-    pub(crate) fn fail(&self, error: &str) -> bool {
+    /// Notes an error.
+    pub(crate) fn note_error(&self, error: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
+    }
+
+    /// Notes an error of the destination. True means that it was not away before.
+    pub(crate) fn fail(&self, error: &str) -> bool {
+        self.note_error(error);
         !self.is_away.swap(true, Ordering::Relaxed)
     }
 
