@@ -29,7 +29,7 @@ pub(crate) struct Progress {
     pub(crate) shipped_lines: AtomicU64,
     pub(crate) lost_lines: AtomicU64,
     pub(crate) errors: AtomicU64,
-    pub(crate) is_away: AtomicBool,
+    is_away: AtomicBool,
     last_error: Mutex<String>,
     /// The thread that ships.
     shipper: OnceLock<Thread>,
@@ -130,9 +130,14 @@ impl Progress {
         !self.is_away.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether the destination does not answer.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
     /// Notes that the destination answers. True means that it was away before.
     pub(crate) fn succeed(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed)
+        self.is_away() && self.is_away.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the last error. It is empty if there was none.
@@ -161,7 +166,7 @@ impl Streams {
 
     /// Whether a destination does not take lines.
     pub(crate) fn is_away(&self) -> bool {
-        self.all().iter().any(|(_, progress)| progress.is_away.load(Ordering::Relaxed))
+        self.all().iter().any(|(_, progress)| progress.is_away())
     }
 
     /// Returns all of them.
