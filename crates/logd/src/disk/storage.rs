@@ -42,6 +42,9 @@ const SEAL_WAIT_TIME: Duration = Duration::from_millis(5);
 /// How long it waits before it checks again whether a batch is replicated.
 const REPLICA_WAIT_TIME: Duration = Duration::from_millis(2);
 
+/// The same while the destination is away.
+const AWAY_WAIT_TIME: Duration = Duration::from_millis(50);
+
 /// How often it checks the age of segments and the free space when nothing else happens.
 const TICK_TIME: Duration = Duration::from_secs(1);
 
@@ -361,7 +364,7 @@ impl Storage {
             self.has_stalled = false;
             log::remark("storage", format_args!("storing and acknowledging again"));
         }
-        let replicas = matches!(self.lines.state, State::Shipping(_)).then_some(REPLICA_WAIT_TIME);
+        let replicas = self.lines.replica_wait();
         if let Some(wait) = retry.map(Retry::after).or(replicas).filter(|_| !self.is_waiting) {
             self.is_waiting = true;
             self.wake_after(submission, wait)?;
@@ -417,6 +420,13 @@ impl Part {
         }
         progress.wake();
         State::Shipping(line)
+    }
+
+    /// Returns after what time it looks again whether its batch is shipped, if it waits for that.
+    fn replica_wait(&self) -> Option<Duration> {
+        let is_away = self.progress.as_ref().is_some_and(|progress| progress.is_away());
+        let wait = if is_away { AWAY_WAIT_TIME } else { REPLICA_WAIT_TIME };
+        matches!(self.state, State::Shipping(_)).then_some(wait)
     }
 
     /// Looks whether the batch that waits for it is shipped.
@@ -548,13 +558,17 @@ mod tests {
                 assert!(!is_committed && !storage.is_ready(&mut local).unwrap());
             }
             if waits {
+                assert_eq!(storage.lines.replica_wait(), Some(REPLICA_WAIT_TIME));
+                progress.fail("no answer");
+                assert_eq!(storage.lines.replica_wait(), Some(AWAY_WAIT_TIME));
+                progress.succeed();
                 progress.acknowledge(before + 2, 1, 2);
             }
             while storage.is_busy() {
                 is_committed |= look(&mut storage, &mut local);
             }
             assert!(is_committed, "{guarantee:?}");
-            assert_eq!(progress.durable(), before + 2);
+            assert_eq!((progress.durable(), storage.lines.replica_wait()), (before + 2, None));
         }
     }
 

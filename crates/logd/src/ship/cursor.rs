@@ -13,6 +13,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use crate::error::LogdError;
@@ -26,7 +27,12 @@ const TITLE: &str = "ringwise-ship 1";
 pub(crate) struct Cursor {
     directory: PathBuf,
     destination: String,
+    /// The lines that the file has.
     lines: BTreeMap<u32, u64>,
+    /// Those that the file will have.
+    noted: BTreeMap<u32, u64>,
+    /// When the file was written last, or was to be.
+    kept_at: Instant,
 }
 
 impl Cursor {
@@ -49,10 +55,11 @@ impl Cursor {
             }
         };
         let (directory, destination) = (directory.to_owned(), destination.to_owned());
-        Ok(Cursor { directory, destination, lines })
+        let (noted, kept_at) = (lines.clone(), Instant::now());
+        Ok(Cursor { directory, destination, lines, noted, kept_at })
     }
 
-    /// Returns the next line of a stream to ship.
+    /// Returns the next line of a stream to ship, as stored.
     pub(crate) fn line(&self, stream: u32) -> u64 {
         self.lines.get(&stream).copied().unwrap_or(0)
     }
@@ -62,22 +69,21 @@ impl Cursor {
         self.lines.iter().map(|(stream, line)| (*stream, *line))
     }
 
-    /// Stores the next line of a stream durably.
+    /// Notes the next line of a stream. If the file is older than this, all lines that were noted are stored durably.
     ///
     /// # Errors
     ///
-    /// It could not be stored. The file has what it had before, or the new line.
-    pub(crate) fn keep(&mut self, stream: u32, line: u64) -> Result<(), LogdError> {
-        let before = self.lines.insert(stream, line);
-        let text = text(&self.destination, &self.lines);
-        let written = write(&self.directory, NAME, &text);
-        if written.is_err() {
-            match before {
-                Some(before) => self.lines.insert(stream, before),
-                None => self.lines.remove(&stream),
-            };
+    /// They could not be stored. The file has what it had before, or the new lines. It is tried again after the same
+    /// time.
+    pub(crate) fn keep(&mut self, stream: u32, line: u64, age: Duration) -> Result<(), LogdError> {
+        self.noted.insert(stream, line);
+        if self.noted == self.lines || self.kept_at.elapsed() < age {
+            return Ok(());
         }
-        written
+        self.kept_at = Instant::now();
+        write(&self.directory, NAME, &text(&self.destination, &self.noted))?;
+        self.lines.clone_from(&self.noted);
+        Ok(())
     }
 }
 
@@ -167,9 +173,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
         assert_eq!((cursor.line(0), cursor.line(7)), (0, 0));
-        cursor.keep(7, u64::MAX).unwrap();
-        cursor.keep(0, 5).unwrap();
-        cursor.keep(0, 6).unwrap();
+        let mut keep = |stream, line| cursor.keep(stream, line, Duration::ZERO).unwrap();
+        keep(7, u64::MAX);
+        keep(0, 5);
+        keep(0, 6);
         let cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
         assert_eq!((cursor.line(0), cursor.line(7), cursor.line(1)), (6, u64::MAX, 0));
         let error = Cursor::open(directory.path(), "kafka others").unwrap_err().to_string();
@@ -180,7 +187,10 @@ mod tests {
     fn a_damaged_cursor_is_never_believed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(NAME);
-        Cursor::open(directory.path(), "kafka logs").unwrap().keep(3, 12_345).unwrap();
+        Cursor::open(directory.path(), "kafka logs")
+            .unwrap()
+            .keep(3, 12_345, Duration::ZERO)
+            .unwrap();
         let whole = fs::read(&path).unwrap();
         let open = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
@@ -199,11 +209,30 @@ mod tests {
     fn a_line_that_could_not_be_kept_is_not_in_the_cursor() {
         let directory = tempfile::tempdir().unwrap();
         let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
-        cursor.keep(0, 5).unwrap();
+        cursor.keep(0, 5, Duration::ZERO).unwrap();
         fs::create_dir(directory.path().join("ship.cursor.part")).unwrap();
-        assert!(cursor.keep(0, 9).is_err() && cursor.keep(1, 9).is_err());
+        assert!(cursor.keep(0, 9, Duration::ZERO).is_err());
+        assert!(cursor.keep(1, 9, Duration::ZERO).is_err());
         assert_eq!((cursor.line(0), cursor.line(1)), (5, 0));
         assert_eq!(Cursor::open(directory.path(), "kafka logs").unwrap().line(0), 5);
+    }
+
+    /// Each stream's thread used to write and sync the file for itself.
+    #[test]
+    fn one_write_has_the_lines_of_all_streams() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let hour = Duration::from_secs(3600);
+        for stream in 0..3 {
+            cursor.keep(stream, 5, hour).unwrap();
+            assert_eq!(cursor.line(stream), 0);
+        }
+        assert!(!directory.path().join(NAME).exists());
+        cursor.keep(3, 6, Duration::ZERO).unwrap();
+        let stored = Cursor::open(directory.path(), "kafka logs").unwrap();
+        for cursor in [&cursor, &stored] {
+            assert_eq!([0, 1, 2, 3].map(|stream| cursor.line(stream)), [5, 5, 5, 6]);
+        }
     }
 
     #[test]

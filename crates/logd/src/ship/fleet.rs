@@ -25,10 +25,15 @@ use crate::{
         reading::{reader::end_of, source::InDirectory},
     },
     error::LogdError,
+    monitoring::log,
 };
 
 /// How long a thread waits for lines. They are gathered meanwhile, so that a shipment has many.
 const GATHER_TIME: Duration = Duration::from_millis(20);
+/// How long a thread may take to see that there is no more time.
+const END_TIME: Duration = Duration::from_millis(500);
+/// How often it is looked whether the threads have ended.
+const LOOK_TIME: Duration = Duration::from_millis(5);
 /// How long a thread waits for an acknowledgement before it looks whether the daemon ends.
 const RECEIVE_TIME: Duration = Duration::from_millis(100);
 
@@ -123,16 +128,22 @@ impl Fleet {
     }
 
     /// Ships what is stored, for at most this time, and ends the threads, if there are any. What is left is shipped after
-    /// the next start.
+    /// the next start. A thread may hang in a connection that is being made: it is left, and ends with the process. The
+    /// cursor is always whole.
     pub(crate) fn finish(fleet: Option<Fleet>, drain: Duration) {
         let Some(fleet) = fleet else { return };
-        let mut end = fleet.end.lock().unwrap_or_else(PoisonError::into_inner);
-        *end = Some(Instant::now() + drain);
-        drop(end);
-        for thread in fleet.threads {
-            thread.thread().unpark();
-            // A thread that panicked has said so. The cursor is right all the same.
-            let _ = thread.join();
+        let end = Instant::now() + drain;
+        *fleet.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        fleet.threads.iter().for_each(|thread| thread.thread().unpark());
+        let is_running = || fleet.threads.iter().filter(|thread| !thread.is_finished()).count();
+        while is_running() > 0 && Instant::now() < end + END_TIME {
+            thread::sleep(LOOK_TIME);
+        }
+        let left = is_running();
+        if left > 0 {
+            let remark =
+                "still wait for Kafka: they end now, and the rest is shipped after the next start";
+            log::remark("ship", format_args!("{left} threads {remark}"));
         }
     }
 }
@@ -152,4 +163,44 @@ fn check(stream: u32, cursor: u64, end: u64) -> Result<(), LogdError> {
         "ship.cursor: {cursor} lines of stream {stream} are shipped, and {end} are stored: other segments were here; \
          restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ship::{destination::Trouble, shipment::Shipment, tests::World};
+
+    /// A broker that takes connections and answers nothing.
+    struct Hanging;
+
+    impl Destination for Hanging {
+        fn connect(&mut self) -> Result<(), Trouble> {
+            thread::sleep(Duration::from_secs(30));
+            Err(Trouble("no answer".to_owned()))
+        }
+
+        fn send(&mut self, _shipment: &Shipment) -> Result<(), Trouble> {
+            Ok(())
+        }
+
+        fn receive(&mut self, _wait: Duration) -> Result<bool, Trouble> {
+            Ok(false)
+        }
+
+        fn window(&self) -> usize {
+            1
+        }
+    }
+
+    #[test]
+    fn a_thread_that_hangs_does_not_hold_up_the_end() {
+        let mut world = World::new(2);
+        world.write();
+        let mut fleet = Fleet { threads: Vec::new(), end: Arc::default() };
+        fleet.launch(0, world.lane(Hanging)).unwrap();
+        let since = Instant::now();
+        Fleet::finish(Some(fleet), Duration::from_millis(50));
+        let waited = since.elapsed();
+        assert!(waited >= Duration::from_millis(50) && waited.as_secs() < 10, "{waited:?}");
+    }
 }

@@ -9,12 +9,13 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use crate::{
     disk::segment::{
         format::{
-            entry::{ENTRY_BYTES, Entry, Kind},
+            entry::{ENTRY_BYTES, Ends, Entry, Kind},
             name::{Part, Stream},
             record::{Records, StoredPart},
         },
@@ -28,6 +29,11 @@ use crate::{
     },
     error::LogdError,
 };
+
+/// How often, and how long at least, durable lines of a segment that is still written are tried to be read. Another
+/// thread may write the same block at this moment, which takes much less time.
+const TRIES: u32 = 5;
+const TRY_TIME: Duration = Duration::from_secs(1);
 
 /// The lines of a batch.
 #[derive(Debug)]
@@ -53,6 +59,24 @@ pub(crate) struct Follower {
     /// The number of the next line.
     next: u64,
     open: Option<Open>,
+    tries: Option<Tries>,
+}
+
+/// How often a line was not there although it is durable.
+struct Tries {
+    line: u64,
+    count: u32,
+    since: Instant,
+}
+
+/// What it means that nothing follows what was read.
+enum End {
+    /// There is more to read in this segment.
+    GoesOn,
+    /// The lines before this one are gone.
+    Gone(u64),
+    /// It is not known yet.
+    Waits,
 }
 
 /// The segment that is being read.
@@ -70,12 +94,14 @@ struct Open {
     beside: Vec<Entry>,
     records: Records,
     has_ended: bool,
+    /// Lines before this one that its batches had cannot be read.
+    gone_until: u64,
 }
 
 impl Follower {
     /// Begins with a line, or with the first one after it that is there.
     pub(crate) fn new(directory: &Path, stream: Stream, next: u64) -> Follower {
-        Follower { directory: directory.to_owned(), stream, next, open: None }
+        Follower { directory: directory.to_owned(), stream, next, open: None, tries: None }
     }
 
     /// Returns the number of the next line.
@@ -90,16 +116,16 @@ impl Follower {
     /// A file cannot be read now. The next call tries again.
     pub(crate) fn next(&mut self, durable: u64) -> Result<Option<Found>, LogdError> {
         while self.next < durable {
-            if self.open.is_none() && !self.move_on()? {
-                return Ok(None);
-            }
-            let Some(open) = &mut self.open else { return Ok(None) };
-            match open.batch(self.next, durable)? {
+            let next = match &mut self.open {
+                Some(open) => open.batch(self.next, durable)?,
+                None => Next::End,
+            };
+            match next {
                 Next::Batch(batch, at) if batch.first_line > self.next => {
-                    open.at = at;
-                    let missing = self.next..batch.first_line;
-                    self.next = batch.first_line;
-                    return Ok(Some(Found::Missing(missing)));
+                    if let Some(open) = &mut self.open {
+                        open.at = at;
+                    }
+                    return Ok(Some(self.miss(batch.first_line)));
                 }
                 Next::Batch(batch, _) => {
                     if let Some(piece) = self.read(&batch)? {
@@ -107,15 +133,65 @@ impl Follower {
                         return Ok(Some(Found::Lines(piece)));
                     }
                 }
-                Next::NotDurable => return Ok(None),
-                Next::End => {
-                    if !self.move_on()? {
-                        return Ok(None);
-                    }
+                Next::NotDurable(first_line) if first_line.min(durable) > self.next => {
+                    return Ok(Some(self.miss(first_line.min(durable))));
                 }
+                Next::NotDurable(_) => return Ok(None),
+                Next::End if self.move_on()? => {}
+                Next::End => match self.end(durable) {
+                    End::GoesOn => {}
+                    End::Gone(until) => return Ok(Some(self.miss(until))),
+                    End::Waits => return Ok(None),
+                },
             }
         }
         Ok(None)
+    }
+
+    /// Goes on with a line, because those before it are not there.
+    fn miss(&mut self, until: u64) -> Found {
+        Found::Missing(std::mem::replace(&mut self.next, until)..until)
+    }
+
+    /// Decides what it means that nothing follows: no segment, and in this one no entry that can be read.
+    fn end(&mut self, durable: u64) -> End {
+        let known = match &mut self.open {
+            // An entry that is damaged hid the seal.
+            Some(open) if open.ends().seal.is_some() && !open.has_ended => {
+                open.has_ended = true;
+                return End::GoesOn;
+            }
+            Some(open) => open.known_until().min(durable),
+            None => 0,
+        };
+        if known > self.next {
+            return End::Gone(known);
+        }
+        if !self.is_hopeless() {
+            return End::Waits;
+        }
+        match &mut self.open {
+            Some(open) if open.at + ENTRY_BYTES <= open.segment.index.len() => {
+                open.at += ENTRY_BYTES;
+                End::GoesOn
+            }
+            // The entries of durable batches were written before.
+            _ => End::Gone(durable),
+        }
+    }
+
+    /// Counts that the next line is not there. True means that it will not come.
+    fn is_hopeless(&mut self) -> bool {
+        match &mut self.tries {
+            Some(tries) if tries.line == self.next => {
+                tries.count += 1;
+                tries.count >= TRIES && tries.since.elapsed() >= TRY_TIME
+            }
+            tries => {
+                *tries = Some(Tries { line: self.next, count: 1, since: Instant::now() });
+                false
+            }
+        }
     }
 
     /// Reads a batch. Returns nothing if it is damaged.
@@ -123,23 +199,42 @@ impl Follower {
         let Some(open) = &mut self.open else { return Ok(None) };
         let beside = std::mem::take(&mut open.beside);
         let said = open.records.read(&Entry::records_of(&beside), batch.time_ms);
-        let Some(bytes) = open.segment.bytes_of(batch, &[])?.map(<[u8]>::to_vec) else {
-            // In the last segment it may be that another thread writes the same block at this moment. Elsewhere, and if
-            // there is no file of lines, the lines are gone.
-            let is_last = open.segment.data.is_some() && !self.has_later()?;
-            if is_last && let Some(open) = &mut self.open {
-                // The records are read again, with the same result.
-                open.at -= ENTRY_BYTES;
-                open.beside = beside;
-                let name = open.segment.name.display();
-                return Err(LogdError::Failed(format!(
-                    "{name}: a batch does not have its checksum: trying again"
-                )));
-            }
-            return Ok(None);
+        let bytes = open.segment.bytes_of(batch, &[]).map(|bytes| bytes.map(<[u8]>::to_vec));
+        let read = match bytes {
+            Ok(None) => self.give_up(batch).map(|()| None),
+            read => read,
         };
+        if read.is_err()
+            && let Some(open) = &mut self.open
+        {
+            // The next call reads the same batch, and its records with the same result.
+            open.at -= ENTRY_BYTES;
+            open.beside = beside;
+        }
         let parts = parts_of(batch, said.parts);
-        Ok(Some(Piece { first_line: batch.first_line, parts, bytes }))
+        Ok(read?.map(|bytes| Piece { first_line: batch.first_line, parts, bytes }))
+    }
+
+    /// Decides about a batch that does not have its checksum. An error means that it is to be read again.
+    fn give_up(&mut self, batch: &Entry) -> Result<(), LogdError> {
+        let has_lines = self.open.as_ref().is_some_and(|open| open.segment.data.is_some());
+        // If the segment failed, the next one has the lines.
+        if has_lines && self.has_later()? {
+            return Ok(());
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.refresh()?;
+        let (name, has_ended) = (open.segment.name.clone(), open.ends().seal.is_some());
+        if has_lines && !has_ended && !self.is_hopeless() {
+            let name = name.display();
+            return Err(LogdError::Failed(format!(
+                "{name}: a batch does not have its checksum: trying again"
+            )));
+        }
+        if let Some(open) = &mut self.open {
+            open.gone_until = open.gone_until.max(batch.line_end());
+        }
+        Ok(())
     }
 
     /// The numbers of the stream's segments.
@@ -165,9 +260,10 @@ impl Follower {
         let Some(place) = place else { return Ok(false) };
         // Whatever was written to the segment before is there now, because another follows it.
         if let Some(open) = &mut self.open
-            && !std::mem::replace(&mut open.has_ended, true)
+            && !open.has_ended
         {
-            open.read_on()?;
+            open.refresh()?;
+            open.has_ended = true;
             return Ok(true);
         }
         self.open = Some(Open::new(&segments, self.stream, place)?);
@@ -199,8 +295,8 @@ impl Follower {
 enum Next {
     /// A batch that is not read, and where its records begin in the index.
     Batch(Entry, usize),
-    /// A batch with lines that are not durable yet.
-    NotDurable,
+    /// A batch with lines that are not durable yet, and its first line.
+    NotDurable(u64),
     /// Nothing more, for now or for ever.
     End,
 }
@@ -219,6 +315,7 @@ impl Open {
             beside: Vec::new(),
             records: Records::default(),
             has_ended: false,
+            gone_until: 0,
         })
     }
 
@@ -233,7 +330,7 @@ impl Open {
                         return Ok(Next::End);
                     }
                     if batch.line_end() > durable {
-                        return Ok(Next::NotDurable);
+                        return Ok(Next::NotDurable(batch.first_line));
                     }
                     let start = self.at - self.beside.len() * ENTRY_BYTES;
                     self.at += ENTRY_BYTES;
@@ -258,13 +355,33 @@ impl Open {
                 Some(None) if self.has_ended => self.at += ENTRY_BYTES,
                 // It is being written, or not yet.
                 _ if !has_read && !self.has_ended => {
-                    self.segment.index.truncate(self.at);
-                    self.read_on()?;
+                    self.refresh()?;
                     has_read = true;
                 }
                 _ => return Ok(Next::End),
             }
         }
+    }
+
+    /// The first and the last entry of the index.
+    fn ends(&self) -> Ends {
+        let index = &self.segment.index;
+        let read = |offset| Ok(index[offset as usize..][..ENTRY_BYTES].to_vec());
+        let Ok(ends) = Ends::read::<std::convert::Infallible>(index.len() as u64, read);
+        ends
+    }
+
+    /// Lines before this one are not in a later segment, as far as this one says.
+    fn known_until(&self) -> u64 {
+        let Ends { head, seal } = self.ends();
+        let ends = [head, seal].into_iter().flatten().map(|entry| entry.first_line);
+        ends.fold(self.gone_until, u64::max)
+    }
+
+    /// Reads the entries again that were not understood, and what was added.
+    fn refresh(&mut self) -> Result<(), LogdError> {
+        self.segment.index.truncate(self.at);
+        self.read_on()
     }
 
     /// Reads what was added to the index.

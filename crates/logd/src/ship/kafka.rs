@@ -103,8 +103,11 @@ pub(crate) struct Kafka {
     in_flight: VecDeque<(u64, Instant)>,
     /// When the connection was used last.
     used: Instant,
-    /// The broker that is asked first for the leader.
+    /// The broker that is asked first for the leader: the one after that which was asked last, whose answer may be old,
+    /// until an acknowledgement proves the answer.
     first: usize,
+    /// The broker that was asked last.
+    asked: usize,
     memory: Vec<u8>,
 }
 
@@ -124,6 +127,7 @@ impl Kafka {
             in_flight: VecDeque::new(),
             used: Instant::now(),
             first: 0,
+            asked: 0,
             memory: Vec::new(),
         }
     }
@@ -136,7 +140,7 @@ impl Kafka {
             let place = (self.first + number) % brokers.len();
             match self.ask(&brokers[place]) {
                 Ok(leader) => {
-                    self.first = place;
+                    (self.asked, self.first) = (place, place + 1);
                     return Ok(leader);
                 }
                 Err(error) => trouble = error,
@@ -183,6 +187,7 @@ impl Kafka {
         if !matches!(stored.code, Code::NONE | Code::DUPLICATE_SEQUENCE_NUMBER) {
             return Err(stored.to_string());
         }
+        self.first = self.asked;
         if let Some((lines, _)) = self.in_flight.pop_front() {
             self.acknowledged = batch::sequence(self.acknowledged, lines);
         }

@@ -7,7 +7,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
@@ -36,8 +36,6 @@ pub(crate) struct Lane<D> {
     window: VecDeque<Shipment>,
     progress: Arc<Progress>,
     cursor: Arc<Mutex<Cursor>>,
-    /// When the cursor was stored last.
-    kept_at: Instant,
     is_connected: bool,
     pause: Duration,
     has_backlog: bool,
@@ -72,7 +70,6 @@ impl<D: Destination> Lane<D> {
             window: VecDeque::new(),
             progress,
             cursor,
-            kept_at: Instant::now(),
             is_connected: false,
             pause: PAUSE_MIN,
             has_backlog: false,
@@ -90,6 +87,7 @@ impl<D: Destination> Lane<D> {
             self.has_backlog = self.count_backlog();
         }
         let turn = self.work(wait).unwrap_or_else(|trouble| self.fail(trouble));
+        self.pass_lost();
         self.keep(KEEP_TIME);
         turn
     }
@@ -113,6 +111,7 @@ impl<D: Destination> Lane<D> {
                 Ok(None) if self.window.is_empty() => return Ok(Turn::Idle),
                 Ok(None) => break,
                 Err(error) if self.window.is_empty() => {
+                    self.progress.note_error(&error.to_string());
                     log::remark("ship", format_args!("{error}"));
                     return Ok(Turn::Failed(self.lengthen_pause()));
                 }
@@ -181,6 +180,15 @@ impl<D: Destination> Lane<D> {
         self.has_backlog = false;
     }
 
+    /// Moves on over lines that are gone, once nothing before them waits for an acknowledgement.
+    fn pass_lost(&self) {
+        let next = self.follower.next_line();
+        let is_waiting = !self.window.is_empty() || self.rest.is_some();
+        if !is_waiting && next > self.progress.acknowledged() {
+            self.progress.acknowledge(next, 0, 0);
+        }
+    }
+
     /// Counts the bytes that wait. False means that an index could not be read.
     fn count_backlog(&self) -> bool {
         let (durable, before) = (self.progress.durable(), self.progress.durable_bytes());
@@ -227,21 +235,19 @@ impl<D: Destination> Lane<D> {
     /// Stores the acknowledged line in the cursor, if the cursor is older than this.
     pub(crate) fn keep(&mut self, age: Duration) {
         let line = self.progress.acknowledged();
-        if line == self.progress.kept() || self.kept_at.elapsed() < age {
+        if line == self.progress.kept() {
             return;
         }
-        self.kept_at = Instant::now();
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        match cursor.keep(self.stream, line) {
-            Ok(()) => self.progress.keep(line),
-            // It is tried again after the same time.
-            Err(error) => log::remark("ship", format_args!("the cursor is not stored: {error}")),
+        if let Err(error) = cursor.keep(self.stream, line, age) {
+            log::remark("ship", format_args!("the cursor is not stored: {error}"));
         }
+        self.progress.keep(cursor.line(self.stream));
     }
 
     /// Whether the destination does not answer.
     pub(crate) fn is_away(&self) -> bool {
-        self.progress.is_away.load(std::sync::atomic::Ordering::Relaxed)
+        self.progress.is_away()
     }
 
     /// Whether nothing is in flight and all durable lines are acknowledged.

@@ -29,7 +29,7 @@ pub(crate) struct Progress {
     pub(crate) shipped_lines: AtomicU64,
     pub(crate) lost_lines: AtomicU64,
     pub(crate) errors: AtomicU64,
-    pub(crate) is_away: AtomicBool,
+    is_away: AtomicBool,
     last_error: Mutex<String>,
     /// The thread that ships.
     shipper: OnceLock<Thread>,
@@ -118,16 +118,26 @@ impl Progress {
         left.max(0) as u64
     }
 
-    /// Notes an error. True means that the destination was not away before.
-    pub(crate) fn fail(&self, error: &str) -> bool {
+    /// Notes an error.
+    pub(crate) fn note_error(&self, error: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
+    }
+
+    /// Notes an error of the destination. True means that it was not away before.
+    pub(crate) fn fail(&self, error: &str) -> bool {
+        self.note_error(error);
         !self.is_away.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the destination does not answer.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
     }
 
     /// Notes that the destination answers. True means that it was away before.
     pub(crate) fn succeed(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed) && self.is_away.swap(false, Ordering::Relaxed)
+        self.is_away() && self.is_away.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the last error. It is empty if there was none.
@@ -156,7 +166,7 @@ impl Streams {
 
     /// Whether a destination does not take lines.
     pub(crate) fn is_away(&self) -> bool {
-        self.all().iter().any(|(_, progress)| progress.is_away.load(Ordering::Relaxed))
+        self.all().iter().any(|(_, progress)| progress.is_away())
     }
 
     /// Returns all of them.

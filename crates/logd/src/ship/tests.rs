@@ -3,6 +3,8 @@
 //! Whatever fails, the destination ends with each line, in order. A line that it has twice comes with all lines after
 //! it that were not acknowledged, and its number tells that it is known.
 
+mod losses;
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
@@ -117,6 +119,10 @@ impl World {
                 self.storage.take(&mut self.local, (completion.tag(), completion)).unwrap();
             }
         }
+        self.seal_ended();
+    }
+
+    fn seal_ended(&mut self) {
         while let Some(Task::Seal(segment)) = self.asked.next(Duration::ZERO) {
             segment.seal(&mut self.local).unwrap();
             self.asked.done();

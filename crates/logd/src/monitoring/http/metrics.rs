@@ -83,12 +83,10 @@ const OF_STREAMS: [ShipFigure; 6] = [
     ("lost_lines_total", "counter", "Lines that were gone before they were shipped", |it| {
         it.lost_lines.load(Ordering::Relaxed)
     }),
-    ("errors_total", "counter", "Errors after which lines were sent again", |it| {
+    ("errors_total", "counter", "Errors after which lines were read or sent again", |it| {
         it.errors.load(Ordering::Relaxed)
     }),
-    ("away", "gauge", "1 if the destination does not take lines", |it| {
-        u64::from(it.is_away.load(Ordering::Relaxed))
-    }),
+    ("away", "gauge", "1 if the destination does not take lines", |it| u64::from(it.is_away())),
 ];
 
 /// Formats the metrics of shipping.

@@ -136,7 +136,7 @@ fn shipping(html: &mut String, streams: &Streams) {
          <th>lag, bytes<th>lost lines<th>errors<th>last error</tr>\n",
     );
     for (number, progress) in streams.all() {
-        let is_away = progress.is_away.load(Ordering::Relaxed);
+        let is_away = progress.is_away();
         let _ = writeln!(
             html,
             "<tr><td>{number}<td>{}<td>{}<td>{}<td>{}<td>{}<td class=\"{}\">{}</tr>",

@@ -126,6 +126,11 @@ pub(super) const PARTITIONS: i32 = 3;
 
 impl Broker {
     pub(super) fn start(fault: Option<Faults>) -> Broker {
+        Broker::start_beside(fault, None)
+    }
+
+    /// Starts a broker that says that another one is the leader.
+    fn start_beside(fault: Option<Faults>, leader: Option<SocketAddr>) -> Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Mutex::new(State { fault, ..State::default() }));
@@ -133,7 +138,7 @@ impl Broker {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, state) = (stream.unwrap(), shared.clone());
-                thread::spawn(move || serve(stream, address, &state));
+                thread::spawn(move || serve(stream, leader.unwrap_or(address), &state));
             }
         });
         Broker { address, state }
@@ -141,7 +146,7 @@ impl Broker {
 }
 
 /// Answers requests until the connection ends, or is lost by a fault.
-fn serve(mut stream: TcpStream, own: SocketAddr, state: &Mutex<State>) -> Option<()> {
+fn serve(mut stream: TcpStream, leader: SocketAddr, state: &Mutex<State>) -> Option<()> {
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length).ok()?;
@@ -162,7 +167,7 @@ fn serve(mut stream: TcpStream, own: SocketAddr, state: &Mutex<State>) -> Option
                     out.i16(max);
                 }
             }
-            (3, 4) => metadata(&mut out, own),
+            (3, 4) => metadata(&mut out, leader),
             (22, 1) => {
                 let mut state = state.lock().unwrap();
                 state.given += 1;
@@ -190,12 +195,12 @@ fn serve(mut stream: TcpStream, own: SocketAddr, state: &Mutex<State>) -> Option
     }
 }
 
-fn metadata(out: &mut Vec<u8>, own: SocketAddr) {
+fn metadata(out: &mut Vec<u8>, leader: SocketAddr) {
     out.i32(0);
     out.i32(1);
     out.i32(7);
-    out.string(&own.ip().to_string());
-    out.i32(i32::from(own.port()));
+    out.string(&leader.ip().to_string());
+    out.i32(i32::from(leader.port()));
     out.no_string();
     out.no_string();
     out.i32(7);
@@ -362,6 +367,28 @@ mod tests {
         let mut lane = world.lane(kafka(vec![closed, broker.address.to_string()]));
         finish(&mut lane);
         assert!(!lane.is_away());
+    }
+
+    /// Such a broker used to be asked for ever, because it answers.
+    #[test]
+    fn after_a_wrong_answer_the_next_broker_is_asked() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // One that takes connections and closes them.
+        let closing = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ending = closing.local_addr().unwrap();
+        thread::spawn(move || closing.incoming().for_each(drop));
+        for leader in [closed, ending] {
+            let stale = Broker::start_beside(None, Some(leader));
+            let broker = Broker::start(None);
+            let mut world = World::new(1);
+            world.write();
+            let mut lane =
+                world.lane(kafka(vec![stale.address.to_string(), broker.address.to_string()]));
+            for _ in 0..20 {
+                lane.turn(std::time::Duration::from_millis(500));
+            }
+            assert!(lane.is_done(), "{}", world.progress().last_error());
+        }
     }
 
     #[test]
