@@ -1,7 +1,8 @@
 //! Lines in memory, in blocks of bytes as they go to the wire.
 //!
 //! A line costs its bytes, its line feed and four bytes for its end, and that is what counts against the limit. On
-//! top of the limit come the rest of the last block and what is acknowledged of the first.
+//! top of the limit come the rest of the last block and what is acknowledged of the first. The other blocks have no
+//! rest: a block gives it back when the next one begins.
 
 use std::collections::VecDeque;
 
@@ -57,6 +58,10 @@ impl Memory {
         }
         let has_room = |block: &Block| block.bytes.len() + length <= block.bytes.capacity();
         if !self.blocks.back().is_some_and(has_room) {
+            if let Some(full) = self.blocks.back_mut() {
+                full.bytes.shrink_to_fit();
+                full.ends.shrink_to_fit();
+            }
             self.blocks.push_back(Block {
                 first: self.places.last + 1,
                 bytes: Vec::with_capacity(length.max(BLOCK_BYTES.min(self.limit))),
@@ -183,6 +188,22 @@ mod tests {
         assert!(all == expected);
         memory.acknowledge(u64::MAX);
         assert_eq!((memory.bytes(), memory.places.waiting(), memory.blocks.len()), (0, 0, 0));
+    }
+
+    /// One of the longest lines fits into a block, two of the next, and many of the last.
+    #[test]
+    fn only_the_last_block_takes_more_than_its_lines() {
+        let limit = 4 << 20;
+        for length in [BLOCK_BYTES / 2 + 1, BLOCK_BYTES / 3 + 1, 10] {
+            let mut memory = Memory::new(limit);
+            let line = vec![b'1'; length];
+            while memory.push(&line).is_ok() {}
+            let allocated = |block: &Block| block.bytes.capacity() + 4 * block.ends.capacity();
+            let mut allocated: Vec<usize> = memory.blocks.iter().map(allocated).collect();
+            allocated.pop();
+            let sum: usize = allocated.iter().sum();
+            assert!(sum <= memory.bytes && sum > limit / 2, "{length}: {sum}");
+        }
     }
 
     #[test]

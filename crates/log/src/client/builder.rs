@@ -111,7 +111,8 @@ impl Builder {
     }
 
     /// Keeps at most so many bytes of lines in memory that are not acknowledged; the default is 16 MiB. A line costs
-    /// five bytes more than it has. What is being sent comes on top, about 128 KiB and a line.
+    /// five bytes more than it has. What is being sent, and the first and the last block of lines, come on top: about
+    /// 256 KiB and two lines.
     ///
     /// With a spool the lines are on disk, and this limit does not apply.
     pub fn memory(mut self, bytes: usize) -> Builder {
