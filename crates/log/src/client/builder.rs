@@ -24,6 +24,9 @@ pub enum Guarantee {
     Written,
     /// The line survives a power cut.
     Durable,
+    /// The line survives the loss of the daemon's machine, because Kafka has it too (`--ack replicated`). Dead letters
+    /// are durable only. While Kafka is away nothing is acknowledged.
+    Replicated,
 }
 
 /// The least memory beyond the longest line.
@@ -202,6 +205,7 @@ impl Builder {
             None => {}
             Some(Guarantee::Written) => line += " ack=written",
             Some(Guarantee::Durable) => line += " ack=durable",
+            Some(Guarantee::Replicated) => line += " ack=replicated",
         }
         if let Some(name) = &self.name {
             let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);

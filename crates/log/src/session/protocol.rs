@@ -108,10 +108,13 @@ mod tests {
 
     #[test]
     fn answers_come_in_pieces() {
-        let bytes = b"H 1 durable\nH 1 written 17\nN 3 utf8\nA 17\nE 1 weaker none\nE 1 new word\n";
-        for size in 1..80 {
+        let bytes =
+            b"H 1 durable\nH 1 written 17\nH 1 replicated 17\nN 3 utf8\nA 17\nE 1 weaker none\n\
+            E 1 new word\n";
+        for size in 1..100 {
             let expected = [
                 Answer::Hello { stored: None },
+                Answer::Hello { stored: Some(17) },
                 Answer::Hello { stored: Some(17) },
                 Answer::Rejected(3, "utf8".to_owned()),
                 Answer::Acknowledged(17),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise_log::{Failure, Refusal, SendError};
+use ringwise_log::{Failure, Guarantee, Refusal, SendError};
 
 use super::server::{PATIENCE, Server, Told, acknowledge, client, closed_port, wait_until};
 
@@ -110,6 +110,28 @@ fn without_a_name_a_daemon_may_take_its_time() {
 }
 
 #[test]
+fn a_daemon_that_promises_less_is_told() {
+    for (guarantee, word) in [
+        (Guarantee::Written, "written"),
+        (Guarantee::Durable, "durable"),
+        (Guarantee::Replicated, "replicated"),
+    ] {
+        let server = Server::new(move |_, mut stream| {
+            let answer: &[u8] = match greeting(&stream) == format!("LOGD 1 ack={word} name=web\n") {
+                true => b"E 1 weaker none\n",
+                false => b"E 1 unknown\n",
+            };
+            let _ = stream.write_all(answer);
+        });
+        let client = server.client().guarantee(guarantee).start().unwrap();
+        wait_until("it is refused", || client.failure().is_some());
+        let failure = client.failure().unwrap();
+        let expected = Refusal::Weaker("none".to_owned());
+        assert!(matches!(&failure, Failure::Refused(told) if *told == expected), "{failure}");
+    }
+}
+
+#[test]
 fn a_refusal_is_told_and_what_an_operator_can_mend_is_tried_again() {
     let server = Server::new(|number, mut stream| {
         assert_eq!(greeting(&stream), "LOGD 1 ack=durable name=web token=secret\n");
@@ -127,7 +149,7 @@ fn a_refusal_is_told_and_what_an_operator_can_mend_is_tried_again() {
         }
     });
     let told = Told::default();
-    let client = server.client().token("secret").guarantee(ringwise_log::Guarantee::Durable);
+    let client = server.client().token("secret").guarantee(Guarantee::Durable);
     let client = client.on_event(told.listener()).start().unwrap();
     client.send("1").unwrap();
     client.flush(PATIENCE).unwrap();
