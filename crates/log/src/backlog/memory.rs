@@ -190,7 +190,7 @@ mod tests {
         assert_eq!((memory.bytes(), memory.places.waiting(), memory.blocks.len()), (0, 0, 0));
     }
 
-    /// Two of these lines do not fit into a block.
+    /// One of the longest lines fits into a block, two of the next, and many of the last.
     #[test]
     fn only_the_last_block_takes_more_than_its_lines() {
         let limit = 4 << 20;
