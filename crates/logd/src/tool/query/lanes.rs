@@ -1,9 +1,9 @@
 //! Reads the segments of several streams on several threads, and gives the selected lines in order.
 //!
 //! Each segment is a lane. A thread takes a lane, reads a few MiB of it, and puts it back with the lines that it found.
-//! It prefers the first lane of each stream, which the printing thread waits for. It reads later segments ahead, up to a
-//! number of lanes, and leaves a lane alone while [`BACKLOG_BYTES`] of its lines are not printed. So memory is bounded,
-//! and nobody waits for a lane that no thread may take.
+//! It prefers the first lane of each stream, which the printing thread waits for. It reads later segments ahead, up
+//! to a number of lanes, and leaves a lane alone while [`BACKLOG_BYTES`] of its lines are not printed. So
+//! memory is bounded, and nobody waits for a lane that no thread may take.
 //!
 //! Lines have the order of `cat`: batches by time, and those of one stream in its order.
 
