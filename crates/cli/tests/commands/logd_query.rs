@@ -280,6 +280,26 @@ fn a_damaged_batch_is_told_and_the_rest_is_printed() {
 }
 
 #[test]
+fn an_unreadable_segment_ends_a_query_after_the_lines_before_it() {
+    let directory = temporary();
+    let directory = directory.path();
+    let daemon = start("epoll", directory, &["--segment-size", "1", "--threads", "1"]).unwrap();
+    for number in 0..6 {
+        store(&daemon, &lines(number..number + 1));
+    }
+    daemon.end();
+    let index = &files(directory, ".index")[4];
+    fs::remove_file(index).unwrap();
+    fs::create_dir(index).unwrap();
+    let output = run(directory, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    // The segment before it ends where its first line is, so that one is not read either.
+    assert_eq!(text(&output.stdout).lines().collect::<Vec<_>>(), lines(0..3));
+    let said = text(&output.stderr);
+    assert!(said.contains("0000000004.index: Is a directory"), "{said}");
+}
+
+#[test]
 fn follow_goes_on_with_what_is_stored_until_nobody_reads() {
     for engine in ENGINES {
         let directory = temporary();

@@ -66,8 +66,8 @@ pub(super) struct Source<'a> {
     piece: Option<Piece<'static>>,
 }
 
-/// Writes the selected lines of several streams, batch by batch in the order of their times, until `write` asks to stop.
-/// `skip` gets the lines that are missing.
+/// Writes the selected lines of several streams, batch by batch in the order of their times, until `write` asks to
+/// stop. `skip` gets the lines that are missing.
 pub(super) fn write_merged(
     sources: &mut [Source<'_>],
     selection: &Selection<'_>,

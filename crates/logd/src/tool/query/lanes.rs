@@ -1,9 +1,9 @@
 //! Reads the segments of several streams on several threads, and gives the selected lines in order.
 //!
 //! Each segment is a lane. A thread takes a lane, reads a few MiB of it, and puts it back with the lines that it found.
-//! It prefers the first lane of each stream, which the printing thread waits for. It reads later segments ahead, up to a
-//! number of lanes, and leaves a lane alone while [`BACKLOG_BYTES`](state::BACKLOG_BYTES) of its lines are not printed. So memory is bounded,
-//! and no thread ever waits for another lane than the first ones.
+//! It prefers the first lane of each stream, which the printing thread waits for. It reads later segments ahead, up
+//! to a number of lanes, and leaves a lane alone while [`BACKLOG_BYTES`] of its lines are not printed. So
+//! memory is bounded, and nobody waits for a lane that no thread may take.
 //!
 //! Lines have the order of `cat`: batches by time, and those of one stream in its order.
 
@@ -81,18 +81,12 @@ struct Shared<'a> {
 }
 
 /// What came of a step.
+#[derive(Default)]
 struct Stepped {
-    state: LaneState,
     found: Vec<Piece<'static>>,
+    found_bytes: usize,
     read_bytes: u64,
     looked_at: u64,
-}
-
-impl Stepped {
-    fn ended(end: Result<End, LogdError>) -> Stepped {
-        let state = LaneState::Ended(end);
-        Stepped { state, found: Vec::new(), read_bytes: 0, looked_at: 0 }
-    }
 }
 
 /// What is known of a stream, segment after segment.
@@ -143,8 +137,14 @@ impl Shared<'_> {
         let stop = Stop(self);
         while let Some(mut task) = self.task() {
             let reading = task.reading.take();
-            let stepped = self.step(&task, reading);
-            self.put_back(&task, stepped.unwrap_or_else(|error| Stepped::ended(Err(error))));
+            let mut stepped = Stepped::default();
+            // What was found before an error is printed before it.
+            let lane = self.step(&task, reading, &mut stepped);
+            self.put_back(
+                &task,
+                lane.unwrap_or_else(|error| LaneState::Ended(Err(error))),
+                stepped,
+            );
         }
         mem::forget(stop);
     }
@@ -163,57 +163,45 @@ impl Shared<'_> {
     }
 
     /// Reads a part of a segment.
-    fn step(&self, task: &Task, reading: Option<Reading>) -> Result<Stepped, LogdError> {
+    fn step(
+        &self,
+        task: &Task,
+        reading: Option<Reading>,
+        stepped: &mut Stepped,
+    ) -> Result<LaneState, LogdError> {
         let (segments, choice) = (&self.streams[task.row], self.selection.choice());
         let mut reading = match reading {
             Some(reading) => reading,
             None => match Cursor::open(segments, task.place, 0, choice)? {
                 Opened::Cursor(cursor) => Reading { cursor, report: Report::default() },
                 Opened::Passed { report, next } => {
-                    return Ok(Stepped::ended(Ok(End { report, is_absent: false, next })));
+                    return Ok(LaneState::Ended(Ok(End { report, is_absent: false, next })));
                 }
             },
         };
         let Reading { cursor, report } = &mut reading;
-        let (before, mut found_bytes) = (cursor.read_bytes(), 0);
-        let (mut found, mut looked_at) = (Vec::new(), 0);
-        let mut end = None;
-        while cursor.read_bytes() - before < STEP_BYTES && found_bytes < BACKLOG_BYTES {
-            match cursor.next(choice) {
-                Ok(Some(piece)) => {
-                    if let Some(piece) = self.select(piece, &mut looked_at) {
-                        found_bytes += piece.memory_bytes();
-                        found.push(piece);
-                    }
-                    continue;
+        let before = cursor.read_bytes();
+        while stepped.read_bytes < STEP_BYTES && stepped.found_bytes < BACKLOG_BYTES {
+            let piece = cursor.next(choice)?;
+            if let Some(piece) = piece {
+                if let Some(piece) = self.select(piece, &mut stepped.looked_at) {
+                    stepped.found_bytes += piece.memory_bytes();
+                    stepped.found.push(piece);
                 }
-                Ok(None) => {}
-                // What was found before it is printed all the same.
-                Err(error) => {
-                    end = Some(Err(error));
-                    break;
-                }
+                stepped.read_bytes = cursor.read_bytes() - before;
+                continue;
             }
             let is_last = task.place + 1 == segments.count();
-            match cursor.check(is_last) {
-                Ok(Some(new)) => *report = new,
-                Ok(None) => {
-                    let (report, next) = (mem::take(report), cursor.next_line());
-                    end = Some(Ok(End { report, is_absent: cursor.is_absent(), next }));
-                    break;
-                }
-                Err(error) => {
-                    end = Some(Err(error));
-                    break;
-                }
-            }
+            let checked = cursor.check(is_last)?;
+            stepped.read_bytes = cursor.read_bytes() - before;
+            let Some(new) = checked else {
+                let (report, next) = (mem::take(report), cursor.next_line());
+                let end = End { report, is_absent: cursor.is_absent(), next };
+                return Ok(LaneState::Ended(Ok(end)));
+            };
+            *report = new;
         }
-        let read_bytes = cursor.read_bytes() - before;
-        let state = match end {
-            Some(end) => LaneState::Ended(end),
-            None => LaneState::Ready(reading),
-        };
-        Ok(Stepped { state, found, read_bytes, looked_at })
+        Ok(LaneState::Ready(reading))
     }
 
     fn select(&self, piece: Piece<'_>, looked_at: &mut u64) -> Option<Piece<'static>> {
@@ -225,8 +213,8 @@ impl Shared<'_> {
         (selected.piece.line_count > 0).then_some(selected.piece)
     }
 
-    fn put_back(&self, task: &Task, stepped: Stepped) {
-        let Stepped { state: lane, found, read_bytes, looked_at } = stepped;
+    fn put_back(&self, task: &Task, lane: LaneState, stepped: Stepped) {
+        let Stepped { found, read_bytes, looked_at, .. } = stepped;
         let mut state = self.lock();
         state.counts.read_bytes += read_bytes;
         state.counts.looked_at += looked_at;

@@ -5,8 +5,8 @@
 //!
 //! - A text of `--match` is in the line as it is.
 //! - A field of `--where` is in the line as its name in quotes, a colon and the value, or the name is written with an
-//!   escape. JSON has one escape for any character (`\u`), one more for a slash (`\/`), and a name with other characters
-//!   that need one (quotes, backslashes, control characters) is not searched for.
+//!   escape. JSON has one escape for any character (`\u`), one more for a slash (`\/`), and a name with other
+//!   characters that need one (quotes, backslashes, control characters) is not searched for.
 
 use memchr::memmem::Finder;
 

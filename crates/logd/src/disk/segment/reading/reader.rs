@@ -1,7 +1,8 @@
 //! Reads streams for `ringwise logd cat`, `tail`, `query` and `verify`, also while a daemon writes them.
 //!
 //! It opens one segment at a time. So a stream may have any number of segments, and the first line is printed as soon
-//! as the first batch is read. `source` finds segments, `cursor` reads one of them, and `view` decides which of its batches are whole.
+//! as the first batch is read. `source` finds segments, `cursor` reads one of them, and `view` decides which of its
+//! batches are whole.
 //!
 //! Retention may remove a segment between its listing and its opening. The reader then goes on as if it had begun after
 //! that. Retention removes the oldest segments of a stream first, so a segment that is gone while an older one is there
