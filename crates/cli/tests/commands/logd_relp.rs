@@ -119,7 +119,10 @@ fn what_is_wrong_is_answered_closed_and_counted_and_nothing_of_it_is_stored() {
     let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
     let cases: [(&str, &str); 10] = [
         // A length beyond the limit, one that is none, and others that are not right.
-        ("3 syslog 200000 x", "3 rsp 47 500 a message is too long (--connection-budget)\n"),
+        (
+            "3 syslog 200000 x",
+            "3 rsp 57 500 a message is too long (--connection-budget, --budget)\n",
+        ),
         ("3 syslog x x\n", ""),
         ("3 syslog -1 x\n", ""),
         ("3 syslog 9999999999 x\n", ""),
@@ -162,8 +165,8 @@ fn what_is_wrong_is_answered_closed_and_counted_and_nothing_of_it_is_stored() {
 #[test]
 fn long_messages_wait_for_memory_and_all_are_stored() {
     let directory = tempfile::tempdir().unwrap();
-    // The intake has half of the budget: two messages at a time, each twice.
-    let flags = ["--budget", "4m", "--max-line", "600k", "--connection-budget", "600k"];
+    // The intake has half of the budget, and messages that are not whole half of that: two at a time, each twice.
+    let flags = ["--budget", "8m", "--max-line", "600k", "--connection-budget", "600k"];
     let Some((daemon, address)) = start("epoll", directory.path(), &flags) else { return };
     let text = format!("\"{}\"", "x".repeat(500 << 10));
     let frame = message(2, &text);
