@@ -201,6 +201,8 @@ class Client:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or not sys.argv[1].rpartition(":")[2].isdigit():
+        sys.exit("usage: ringwise_log.py HOST:PORT NAME, with lines of JSON on standard input")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     host, _, port = sys.argv[1].rpartition(":")
     show = lambda line, reason: print(f"rejected ({reason}): {line}", file=sys.stderr)
