@@ -6,13 +6,16 @@ use std::{
     net::{Shutdown, TcpStream},
     path::Path,
     process::{Command, Output, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::harness::daemon;
-use crate::harness::disk;
+use crate::{
+    harness::{daemon, disk},
+    intake,
+};
+
 mod gathered;
 mod limits;
 mod long;
@@ -21,7 +24,7 @@ mod storage;
 mod submission;
 mod threads;
 
-use daemon::{Daemon, ENGINES, ask, cat, count, rounds, wait_until};
+use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
 
 /// Starts a daemon; nothing where this machine has no ring. Of one thread unless the flags say otherwise:
 /// most tests look at a stream, and with several the kernel chooses which.
@@ -461,58 +464,33 @@ fn what_was_acknowledged_is_there_after_a_kill() {
     for engine in ENGINES {
         for guarantee in ["durable", "written"] {
             let directory = tempfile::tempdir().unwrap();
-            let mut acknowledged: Vec<(usize, usize, u64)> = Vec::new();
-            for round in 0..rounds() {
-                let flags = ["--ack", guarantee, "--segment-size", "64k", "--pack", "1"];
-                let flags = [&flags[..], &["--threads", "2"]].concat();
-                let Some(mut daemon) = start(engine, directory.path(), &flags) else {
-                    return;
-                };
-                let answers: [AtomicU64; 4] = Default::default();
-                let told = thread::scope(|scope| {
-                    let (daemon_ref, seen) = (&daemon, &answers);
-                    let clients: Vec<_> = (0..4)
-                        .map(|number| {
-                            scope.spawn(move || load(daemon_ref, round, number, &seen[number]))
-                        })
-                        .collect();
-                    wait_until("acknowledgements to all", || {
-                        seen.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
-                    });
-                    daemon_ref.signal("-KILL");
-                    let told = clients.into_iter().map(|client| client.join().unwrap());
-                    told.collect::<Vec<_>>()
-                });
-                daemon.child.wait().unwrap();
-                for (number, last) in told.into_iter().enumerate() {
-                    acknowledged.push((round, number, last));
-                }
-            }
+            let flags = ["--ack", guarantee, "--segment-size", "64k", "--pack", "1"];
+            let flags = [&flags[..], &["--threads", "2"]].concat();
+            let start = |flags: &[&str]| start(engine, directory.path(), flags);
+            let load = |(daemon, ()): &(_, _), place, seen: &_| load(daemon, place, seen);
+            let all = intake::kill_under_load(|| Some((start(&flags)?, ())), 3, load);
+            let Some(all) = all else { return };
             // A start cuts what is torn.
-            start(engine, directory.path(), &[]).unwrap().end();
+            start(&[]).unwrap().end();
             verify(directory.path());
+            let none = "nothing was acknowledged: the test proves nothing";
+            assert!(all.iter().all(|told| told.answered > 0), "{none}");
             let lines = cat(&[], directory.path());
-            for (round, number, last) in acknowledged {
-                assert!(last > 0, "nothing was acknowledged: the test proves nothing");
-                let start = format!("[{round},{number},");
-                let own = lines.iter().filter_map(|line| line.strip_prefix(&start));
-                let found: Vec<u64> =
-                    own.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
-                let expected: Vec<u64> = (1..=found.len() as u64).collect();
-                assert_eq!(found, expected, "{engine}: once and in order");
-                assert!(
-                    found.len() as u64 >= last,
-                    "{engine}: {last} acknowledged, {}",
-                    found.len()
-                );
-            }
+            // The first line has the number 1.
+            let place = |line: &String| {
+                let (numbers, _) = line.rsplit_once(",\"").unwrap();
+                let (round, number, sequence) = intake::place(&format!("{numbers}]"));
+                (round, number, sequence - 1)
+            };
+            let places: Vec<_> = lines.iter().map(place).collect();
+            intake::check_once_and_in_order(engine, &all, 1, &places);
             assert!(lines.iter().all(|line| line.ends_with("\"]")), "none is torn");
         }
     }
 }
 
 /// Sends lines until the daemon is gone; gives the last that was acknowledged.
-fn load(daemon: &Daemon, round: usize, number: usize, answers: &AtomicU64) -> u64 {
+fn load(daemon: &Daemon, (round, number): (usize, usize), answers: &AtomicUsize) -> usize {
     let mut client = Client::new(daemon, "LOGD 1\n");
     let mut stream = client.stream.try_clone().unwrap();
     let sender = thread::spawn(move || {

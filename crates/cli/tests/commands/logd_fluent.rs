@@ -9,16 +9,14 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::daemon::{Daemon, ENGINES, cat, count, rounds, wait_until};
+use crate::{
+    harness::daemon::{Daemon, ENGINES, cat, count},
+    intake,
+};
 
 /// A daemon that takes Fluent Forward, and where.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
-    let own = ["--dir", directory.to_str().unwrap(), "--fluent-intake", "127.0.0.1:0"];
-    let mut daemon =
-        Daemon::launch("logd", engine, &[&own, &["--threads", "1"][..], flags].concat())?;
-    let line = daemon.line();
-    let address = line.trim().strip_prefix("taking Fluent Forward on ");
-    Some((daemon, address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()))
+    intake::start(("--fluent-intake", "taking Fluent Forward on "), engine, directory, flags)
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -197,12 +195,12 @@ fn an_event_that_is_no_line_is_a_dead_letter_and_acknowledged() {
 }
 
 /// Sends messages of ten events, three at a time, until the daemon is gone; gives how many were acknowledged.
-fn load(address: SocketAddr, (round, number): (u32, u32), seen: &AtomicUsize) -> usize {
+fn load(address: SocketAddr, (round, number): (usize, usize), seen: &AtomicUsize) -> usize {
     let mut client = connect(address);
     let (mut sent, mut answered) = (0, 0);
     loop {
         while sent < answered + 3 {
-            let first = (round * 4 + number) * 1_000_000 + sent as u32 * 10;
+            let first = ((round * 4 + number) * 1_000_000 + sent * 10) as u32;
             let events: Vec<u8> = (first..first + 10).flat_map(event).collect();
             let message = match sent % 2 {
                 0 => packed(&events, &chunk(&sent.to_string())),
@@ -227,43 +225,20 @@ fn load(address: SocketAddr, (round, number): (u32, u32), seen: &AtomicUsize) ->
 fn chunks_that_were_acknowledged_are_there_after_a_kill() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let mut all = Vec::new();
-        for round in 0..rounds() as u32 {
-            let flags = ["--segment-size", "64k", "--pack", "1"];
-            let Some((daemon, address)) = start(engine, directory.path(), &flags) else { return };
-            let seen: [AtomicUsize; 4] = Default::default();
-            thread::scope(|scope| {
-                let clients: Vec<_> = (0..4)
-                    .map(|number| {
-                        let seen = &seen[number];
-                        scope.spawn(move || load(address, (round, number as u32), seen))
-                    })
-                    .collect();
-                wait_until("answers to all", || {
-                    seen.iter().all(|count| count.load(Ordering::Relaxed) >= 20)
-                });
-                daemon.signal("-KILL");
-                for (number, client) in (0..).zip(clients) {
-                    all.push((round * 4 + number, client.join().unwrap()));
-                }
-            });
-        }
+        let flags = ["--segment-size", "64k", "--pack", "1"];
+        let start = |flags: &[&str]| start(engine, directory.path(), flags);
+        let load = |(_, address): &(_, _), place, seen: &_| load(*address, place, seen);
+        let Some(all) = intake::kill_under_load(|| start(&flags), 20, load) else { return };
         // A start cuts what is torn.
-        start(engine, directory.path(), &[]).unwrap().0.end();
+        start(&[]).unwrap().0.end();
         let lines = cat(&[], directory.path());
-        let numbers: Vec<u32> = lines
-            .iter()
-            .map(|line| {
-                let (_, number) = line.rsplit_once(':').unwrap();
-                number.trim_end_matches('}').parse().unwrap()
-            })
-            .collect();
-        for (client, answered) in all {
-            let own = numbers.iter().filter(|number| *number / 1_000_000 == client);
-            let found: Vec<u32> = own.map(|number| number % 1_000_000).collect();
-            // What was under way may be there too: once and in order.
-            assert_eq!(found, (0..found.len() as u32).collect::<Vec<_>>(), "{engine}");
-            assert!(found.len() >= answered * 10, "{engine}: {answered} acknowledged");
-        }
+        let place = |line: &String| {
+            let (_, number) = line.rsplit_once(':').unwrap();
+            let number: usize = number.trim_end_matches('}').parse().unwrap();
+            let client = number / 1_000_000;
+            (client / 4, client % 4, number % 1_000_000)
+        };
+        let places: Vec<_> = lines.iter().map(place).collect();
+        intake::check_once_and_in_order(engine, &all, 10, &places);
     }
 }

@@ -13,20 +13,14 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::daemon;
-
-use daemon::{Daemon, ENGINES, cat, rounds, wait_until};
+use crate::{
+    harness::daemon::{self, Daemon, ENGINES, cat, wait_until},
+    intake,
+};
 
 /// A daemon that takes requests, and where.
 pub fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
-    let own = ["--dir", directory.to_str().unwrap(), "--http-intake", "127.0.0.1:0"];
-    let mut daemon =
-        Daemon::launch("logd", engine, &[&own, &["--threads", "1"][..], flags].concat())?;
-    let line = daemon.line();
-    let address = line.trim().strip_prefix("taking requests on http://");
-    let address = address.and_then(|address| address.strip_suffix("/ingest"));
-    let address = address.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
-    Some((daemon, address))
+    intake::start(("--http-intake", "taking requests on http://"), engine, directory, flags)
 }
 
 /// A connection that is kept.
@@ -327,43 +321,15 @@ fn load(address: SocketAddr, (round, number): (usize, usize), seen: &AtomicUsize
 fn requests_that_were_answered_are_there_after_a_kill() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let mut answered = Vec::new();
-        for round in 0..rounds() {
-            let flags = ["--segment-size", "64k", "--pack", "1"];
-            let Some((daemon, address)) = start(engine, directory.path(), &flags) else { return };
-            let seen: [AtomicUsize; 4] = Default::default();
-            thread::scope(|scope| {
-                let clients: Vec<_> = (0..4)
-                    .map(|number| {
-                        let seen = &seen[number];
-                        scope.spawn(move || load(address, (round, number), seen))
-                    })
-                    .collect();
-                wait_until("answers to all", || {
-                    seen.iter().all(|count| count.load(Ordering::Relaxed) >= 3)
-                });
-                daemon.signal("-KILL");
-                for (number, client) in clients.into_iter().enumerate() {
-                    answered.push((round, number, client.join().unwrap()));
-                }
-            });
-        }
+        let flags = ["--segment-size", "64k", "--pack", "1"];
+        let start = |flags: &[&str]| start(engine, directory.path(), flags);
+        let load = |(_, address): &(_, _), place, seen: &_| load(*address, place, seen);
+        let Some(all) = intake::kill_under_load(|| start(&flags), 3, load) else { return };
         // A start cuts what is torn.
-        start(engine, directory.path(), &[]).unwrap().0.end();
+        start(&[]).unwrap().0.end();
         let lines = cat(&[], directory.path());
-        for (round, number, requests) in answered {
-            let begin = format!("[{round},{number},");
-            let own = lines.iter().filter_map(|line| line.strip_prefix(&begin));
-            let found: Vec<usize> =
-                own.map(|rest| rest.strip_suffix(']').unwrap().parse().unwrap()).collect();
-            // What was under way may be there too: once, whole and in order.
-            assert_eq!(found, (0..found.len()).collect::<Vec<_>>(), "{engine}");
-            assert!(
-                found.len() >= requests * 100,
-                "{engine}: {requests} answered, {}",
-                found.len()
-            );
-        }
+        let places: Vec<_> = lines.iter().map(|line| intake::place(line)).collect();
+        intake::check_once_and_in_order(engine, &all, 100, &places);
     }
 }
 

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::harness::daemon::{self, Daemon, ENGINES, cat, count, rounds, wait_until};
+use crate::{
+    harness::daemon::{self, Daemon, ENGINES, cat, count, wait_until},
+    intake,
+};
 
 /// What omrelp of rsyslog 8 says first.
 const OPEN: &str = "1 open 86 relp_version=0\nrelp_software=librelp,1.11.0,http://librelp.adiscon.com\n\
@@ -17,12 +20,7 @@ const OPEN: &str = "1 open 86 relp_version=0\nrelp_software=librelp,1.11.0,http:
 
 /// A daemon that takes RELP, and where.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
-    let own = ["--dir", directory.to_str().unwrap(), "--relp-intake", "127.0.0.1:0"];
-    let mut daemon =
-        Daemon::launch("logd", engine, &[&own, &["--threads", "1"][..], flags].concat())?;
-    let line = daemon.line();
-    let address = line.trim().strip_prefix("taking RELP on ");
-    Some((daemon, address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()))
+    intake::start(("--relp-intake", "taking RELP on "), engine, directory, flags)
 }
 
 /// A session.
@@ -307,40 +305,15 @@ fn load(address: SocketAddr, (round, number): (usize, usize), seen: &AtomicUsize
 fn messages_that_were_answered_are_there_after_a_kill() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
-        let mut all = Vec::new();
-        for round in 0..rounds() {
-            let flags = ["--segment-size", "64k", "--pack", "1"];
-            let Some((daemon, address)) = start(engine, directory.path(), &flags) else { return };
-            let seen: [AtomicUsize; 4] = Default::default();
-            thread::scope(|scope| {
-                let clients: Vec<_> = (0..4)
-                    .map(|number| {
-                        let seen = &seen[number];
-                        scope.spawn(move || load(address, (round, number), seen))
-                    })
-                    .collect();
-                wait_until("answers to all", || {
-                    seen.iter().all(|count| count.load(Ordering::Relaxed) >= 500)
-                });
-                daemon.signal("-KILL");
-                for (number, client) in clients.into_iter().enumerate() {
-                    all.push((round, number, client.join().unwrap()));
-                }
-            });
-        }
+        let flags = ["--segment-size", "64k", "--pack", "1"];
+        let start = |flags: &[&str]| start(engine, directory.path(), flags);
+        let load = |(_, address): &(_, _), place, seen: &_| load(*address, place, seen);
+        let Some(all) = intake::kill_under_load(|| start(&flags), 500, load) else { return };
         // A start cuts what is torn.
-        start(engine, directory.path(), &[]).unwrap().0.end();
+        start(&[]).unwrap().0.end();
         let lines = cat(&[], directory.path());
-        for (round, number, answered) in all {
-            let begin = format!("[{round},{number},");
-            let own = lines.iter().filter_map(|line| line.strip_prefix(&begin));
-            let found: Vec<usize> =
-                own.map(|rest| rest.strip_suffix(']').unwrap().parse().unwrap()).collect();
-            // What was under way may be there too: once and in order.
-            assert_eq!(found, (0..found.len()).collect::<Vec<_>>(), "{engine}");
-            let stored = found.len();
-            assert!(stored >= answered, "{engine}: {answered} answered, {stored} stored");
-        }
+        let places: Vec<_> = lines.iter().map(|line| intake::place(line)).collect();
+        intake::check_once_and_in_order(engine, &all, 1, &places);
     }
 }
 

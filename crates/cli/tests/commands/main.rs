@@ -7,6 +7,7 @@ mod doctor;
 mod echo;
 #[path = "../harness/harness.rs"]
 mod harness;
+mod intake;
 mod load;
 mod load_log;
 mod logd;
