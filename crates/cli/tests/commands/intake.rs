@@ -1,6 +1,7 @@
 //! Daemons with a port of the intake, and daemons that are killed under load: what is told then has to be there.
 
 use std::{
+    io::Write,
     net::SocketAddr,
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},
@@ -24,6 +25,13 @@ pub fn start(
     let line = daemon.line();
     let address = line.trim().strip_prefix(told).and_then(|rest| rest.split('/').next());
     Some((daemon, address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()))
+}
+
+/// Packs a body.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(bytes).unwrap();
+    packer.finish().unwrap()
 }
 
 /// What a client of a round was answered.

@@ -34,12 +34,12 @@ fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
     Daemon::launch("logd", engine, &[&directory, one, flags].concat())
 }
 
-fn logd(arguments: &[&str], directory: &Path) -> Output {
+pub fn logd(arguments: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     command.arg("logd").args(arguments).arg(directory).output().unwrap()
 }
 
-fn verify(directory: &Path) -> String {
+pub fn verify(directory: &Path) -> String {
     let output = logd(&["verify"], directory);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -10,20 +10,13 @@ use std::{
 };
 
 use crate::{
-    harness::daemon::{Daemon, ENGINES, cat, count},
-    intake,
+    harness::daemon::{Daemon, ENGINES, cat, connect, count},
+    intake::{self, gzip},
 };
 
 /// A daemon that takes Fluent Forward, and where.
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
     intake::start(("--fluent-intake", "taking Fluent Forward on "), engine, directory, flags)
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream
 }
 
 /// A string.
@@ -61,12 +54,6 @@ fn acknowledgement(name: &str) -> Vec<u8> {
 /// Events in a message, packed in a binary string.
 fn packed(events: &[u8], option: &[u8]) -> Vec<u8> {
     [&[0x93][..], &text("app"), &binary(events), option].concat()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(bytes).unwrap();
-    packer.finish().unwrap()
 }
 
 fn compressed(events: &[u8], name: &str) -> Vec<u8> {

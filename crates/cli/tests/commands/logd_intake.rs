@@ -5,7 +5,6 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::Command,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
@@ -14,8 +13,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    harness::daemon::{self, Daemon, ENGINES, cat, wait_until},
+    harness::daemon::{self, Daemon, ENGINES, cat, connect, wait_until},
     intake,
+    logd::verify,
 };
 
 /// A daemon that takes requests, and where.
@@ -36,10 +36,7 @@ pub struct Answer {
 
 impl Client {
     pub fn new(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client(BufReader::new(stream))
+        Client(BufReader::new(connect(address)))
     }
 
     /// Sends bytes as they stand.
@@ -113,9 +110,7 @@ fn lines_are_stored_before_they_are_answered_and_rejected_ones_are_named() {
                       4\r\n{\"a\"\r\n5\r\n:3}\n\n\r\n0\r\n\r\n";
         client.send(chunks.as_bytes()).unwrap();
         assert_eq!(client.answer().unwrap().body["lines"], 1);
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packer.write_all(b"{\"a\":4}\n").unwrap();
-        let packed = packer.finish().unwrap();
+        let packed = intake::gzip(b"{\"a\":4}\n");
         assert_eq!(client.post("Content-Encoding: gzip\r\n", &packed).unwrap().body["lines"], 1);
         let empty = client.post("Content-Type: application/x-ndjson\r\n", b"\n").unwrap();
         assert_eq!((empty.status, &empty.body["lines"]), (200, &0.into()));
@@ -415,8 +410,6 @@ fn threads_fewer_than_before_leave_no_stream_behind() {
     // Without the intake nobody has its stream: it is recovered all the same.
     let own = ["--dir", directory.path().to_str().unwrap(), "--threads", "1"];
     Daemon::launch("logd", "epoll", &own).unwrap().end();
-    let mut verify = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-    let output = verify.args(["logd", "verify"]).arg(directory.path()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    verify(directory.path());
     assert_eq!(cat(&[], directory.path()), ["1", "2"]);
 }

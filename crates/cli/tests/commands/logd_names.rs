@@ -5,7 +5,6 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::Command,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -182,10 +181,7 @@ fn a_token_is_an_identity_until_it_is_taken_out_of_the_file() {
         assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef name=a"), "H 1 durable 0\n");
         assert_eq!(ask(&daemon, "name=a token=db-token-0123456789abcdefg"), "H 1 durable 0\n");
         assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef"), "H 1 durable\n");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        let output = command.args(["logd", "cat", "--tenant", "web"]).arg(&data).output().unwrap();
-        let lines = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(lines, "{\"by\":\"token=web\"}\n".repeat(2));
+        assert_eq!(cat(&["--tenant", "web"], &data), ["{\"by\":\"token=web\"}"; 2]);
         std::fs::write(&file, "# none\n").unwrap();
         daemon.signal("-HUP");
         wait_until("it is read again", || {

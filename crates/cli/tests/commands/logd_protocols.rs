@@ -2,14 +2,15 @@
 //!
 //! Real clients of these send to it in `crates/cli/tests/clients`.
 
-use std::{io::Write, net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path};
 
 use serde_json::{Value, json};
 
 use super::logd_intake::{Answer, Client, start};
-use crate::harness::daemon;
-
-use daemon::{Daemon, ENGINES, ask, cat};
+use crate::{
+    harness::daemon::{Daemon, ENGINES, ask, cat},
+    intake::gzip,
+};
 
 /// Sends a request over a connection of its own. `head` is the method, the path and headers.
 fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
@@ -20,12 +21,6 @@ fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut client = Client::new(address);
     client.send(&[head.as_bytes(), body].concat()).unwrap();
     client.answer().unwrap()
-}
-
-fn packed(bytes: &[u8]) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(bytes).unwrap();
-    packer.finish().unwrap()
 }
 
 /// Kills a daemon and starts another on its directory: what it had said is stored has to be there.
@@ -66,7 +61,7 @@ fn each_item_of_a_bulk_has_its_verdict() {
         // The index in the path, packed, and with another method. More rejected ones than the daemon lists otherwise.
         let body = "{\"index\":{}}\nx\n".repeat(150) + "{\"index\":{}}\n{\"n\":3}\n";
         let head = "PUT /a-b/_bulk?refresh=true\nContent-Encoding: gzip";
-        let answer = send(address, head, &packed(body.as_bytes()));
+        let answer = send(address, head, &gzip(body.as_bytes()));
         let items = answer.body["items"].as_array().unwrap();
         let stored = items.iter().filter(|item| item["index"]["status"] == 201).count();
         assert_eq!((items.len(), stored), (151, 1), "{}", answer.body);
@@ -119,7 +114,7 @@ fn clients_of_elasticsearch_are_told_who_it_is() {
         assert_eq!(answer.body["error"]["type"], kind, "{head}");
         assert_eq!(answer.body["status"], status, "{head}");
     }
-    let bomb = packed(&vec![b' '; 64 << 20]);
+    let bomb = gzip(&vec![b' '; 64 << 20]);
     assert_eq!(send(address, "POST /_bulk\nContent-Encoding: gzip", &bomb).status, 413);
     let body = b"{\"update\":{\"_index\":\"a\",\"_id\":\"1\"}}\n{\"doc\":{}}\n";
     let answer = send(address, "POST /_bulk", body);
@@ -203,7 +198,7 @@ fn log_records_of_otlp_are_lines() {
         let json = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"a","value":{"intValue":"9007199254740993"}}]},
             "scopeLogs":[{"logRecords":[{"timeUnixNano":"1544712660300000001","body":{"stringValue":"three"}}]}]}]}"#;
         let head = format!("{OTLP_JSON}\nContent-Encoding: gzip");
-        let answer = send(address, &head, &packed(json.as_bytes()));
+        let answer = send(address, &head, &gzip(json.as_bytes()));
         assert_eq!((answer.status, &answer.body), (200, &json!({})), "{}", answer.head);
         let (daemon, address) = kill_and_restart(daemon, engine, directory.path());
         let third = "{\"timeUnixNano\":\"1544712660300000001\",\"body\":\"three\",\

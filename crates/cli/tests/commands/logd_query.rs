@@ -10,8 +10,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::harness::daemon;
-use daemon::{Daemon, ENGINES, cat, wait_until};
+use crate::{
+    harness::daemon::{Daemon, ENGINES, cat, wait_until},
+    logd::logd,
+};
 
 fn command(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
@@ -259,11 +261,7 @@ fn a_damaged_batch_is_told_and_the_rest_is_printed() {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
-        let beside = Command::new(env!("CARGO_BIN_EXE_ringwise"))
-            .args(["logd", "cat"])
-            .arg(directory)
-            .output()
-            .unwrap();
+        let beside = logd(&["cat"], directory);
         let output = run(directory, &[]);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(text(&output.stdout), text(&beside.stdout));

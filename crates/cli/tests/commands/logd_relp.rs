@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    harness::daemon::{self, Daemon, ENGINES, cat, count, wait_until},
+    harness::daemon::{self, Daemon, ENGINES, cat, connect, count, wait_until},
     intake,
 };
 
@@ -29,10 +29,7 @@ struct Client(BufReader<TcpStream>);
 impl Client {
     /// A connection without a session.
     fn silent(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client(BufReader::new(stream))
+        Client(BufReader::new(connect(address)))
     }
 
     fn new(address: SocketAddr) -> Client {

@@ -81,10 +81,7 @@ impl Daemon {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
+        connect(self.address)
     }
 
     pub fn signal(&self, name: &str) {
@@ -123,6 +120,14 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Connects; a read waits as long as anything is waited for.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
 }
 
 /// What `logd cat` prints of a directory.

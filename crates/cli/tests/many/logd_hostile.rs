@@ -18,7 +18,7 @@ use crate::harness::siege;
 
 use disk::{Device, Disk};
 
-use daemon::{Daemon, ENGINES, ask, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
 use siege::{Attack, Episodes, Held, starve};
 
 fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<Daemon> {
@@ -523,15 +523,13 @@ fn fill_and_free(disk: &Disk, left: u64, until: Instant, full: &Episodes) {
 
 /// What a siege left in a directory: of the lines that are not the hostile clients' own, those of each honest one.
 fn honest_lines(directory: &Path, clients: usize) -> Vec<Vec<u64>> {
-    let cat = |flags: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
-        let output = command.args(["logd", "cat"]).arg(directory).args(flags).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(!cat(&["--dead"]).contains("honest"), "a dead letter of an honest client");
+    let is_honest = |letter: &String| letter.contains("honest");
+    assert!(
+        !cat(&["--dead"], directory).iter().any(is_honest),
+        "a dead letter of an honest client"
+    );
     let mut found = vec![Vec::new(); clients];
-    for line in cat(&[]).lines().filter(|line| *line != "{\"named\":true}") {
+    for line in cat(&[], directory).iter().filter(|line| *line != "{\"named\":true}") {
         let numbers = line.strip_prefix("{\"client\":").and_then(|rest| rest.strip_suffix('}'));
         let numbers = numbers.and_then(|rest| rest.split_once(",\"honest\":"));
         let (client, number) = numbers.unwrap_or_else(|| panic!("who sent {line}?"));
