@@ -154,7 +154,7 @@ mod tests {
             })
         };
         let frame = pack(b"7\n").unwrap();
-        for other in [&b"8\n"[..], b"7", b"7\n7\n"] {
+        for other in [&b"8\n"[..], b"7"] {
             assert!(pack(other).is_none(), "{other:?} is not what the index has");
         }
         let is_right = |bytes: &[u8]| {
