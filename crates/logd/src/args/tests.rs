@@ -47,6 +47,7 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("intake-connections", "7"),
         ("kafka", "127.0.0.1:9092"),
         ("kafka-topic", "logs"),
+        ("upload", "file:///mnt/backup"),
         ("tls-cert", "cert.pem"),
         ("tls-key", "key.pem"),
         ("tls-client-ca", "ca.pem"),
