@@ -48,6 +48,8 @@ fn main() -> ExitCode {
 fn build(target: Option<&str>) -> Result<PathBuf, Failure> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--release", "--package", "ringwise-cli", "--bin", "ringwise"]);
+    // Everyday builds go without the stores of clouds.
+    cargo.args(["--features", "cloud"]);
     let mut built = target_directory();
     if let Some(target) = target {
         cargo.args(["--target", target]);

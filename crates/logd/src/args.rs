@@ -44,6 +44,7 @@ use crate::{
     },
     ship::kafka,
     tool::{query::QueryArgs, shown::Shown},
+    upload::place::{Place, place},
 };
 
 /// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
@@ -105,6 +106,14 @@ pub(crate) enum Tool {
     /// Check every segment against its checksums
     Verify {
         /// The directory of a daemon, which may run
+        directory: PathBuf,
+    },
+    /// Bring uploaded segments back, each checked against its checksums
+    Fetch {
+        /// The URL of --upload, with the name of the daemon's directory if there are several
+        #[arg(value_name = "URL", value_parser = place)]
+        place: Place,
+        /// A directory for the segments; made if it is not there
         directory: PathBuf,
     },
 }
@@ -303,6 +312,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TOPIC", value_parser = kafka::topic)]
     kafka_topic: Option<String>,
 
+    /// Copy sealed segments to object storage: file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
+    /// az://CONTAINER/PREFIX; credentials are in environment variables [default: none]
+    #[arg(long, value_name = "URL", value_parser = place)]
+    upload: Option<Place>,
+
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -363,6 +377,7 @@ pub(crate) struct Options {
     pub(crate) intake_connections: u32,
     pub(crate) tenants: Vec<Rule>,
     pub(crate) kafka: Option<kafka::Settings>,
+    pub(crate) upload: Option<Place>,
     pub(crate) live: Live,
 }
 
@@ -496,6 +511,7 @@ impl ServeArgs {
             intake_connections: either!(intake_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
             kafka: kafka_settings(either!(kafka), either!(kafka_topic), guarantee)?,
+            upload: either!(upload),
             log: either!(log).unwrap_or(Form::Text),
             live: Live { limits, segments, care, tls, handshake },
             sources: std::mem::take(sources),

@@ -81,7 +81,7 @@ impl Cursor {
             return Ok(());
         }
         self.kept_at = Instant::now();
-        write(&self.directory, NAME, &text(&self.destination, &self.noted))?;
+        write(&self.directory, NAME, text(&self.destination, &self.noted).as_bytes())?;
         self.lines.clone_from(&self.noted);
         Ok(())
     }
@@ -109,7 +109,7 @@ pub(crate) fn id(directory: &Path) -> Result<String, LogdError> {
             let read = File::open(source).and_then(|mut file| file.read_exact(&mut bytes));
             read.map_err(|error| LogdError::on(source, &error))?;
             let id = format!("{:016x}", u64::from_be_bytes(bytes));
-            write(directory, ID_NAME, &format!("{id}\n"))?;
+            write(directory, ID_NAME, format!("{id}\n").as_bytes())?;
             Ok(id)
         }
         Err(error) => Err(LogdError::on(&path, &error)),
@@ -126,11 +126,11 @@ pub(crate) fn id(directory: &Path) -> Result<String, LogdError> {
 }
 
 /// Writes a file durably, as a whole or not at all.
-fn write(directory: &Path, name: &str, text: &str) -> Result<(), LogdError> {
+pub(crate) fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LogdError> {
     let part = directory.join(format!("{name}.part"));
     let path = directory.join(name);
     let written = File::create(&part).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()
     });
     written.map_err(|error| LogdError::on(&part, &error))?;

@@ -1,4 +1,4 @@
-//! Where shipments go. Kafka is one destination; an upload of segments could be another.
+//! Where shipments go. Kafka is one destination.
 //!
 //! A destination knows nothing of segments, cursors or pauses. The lane of a stream decides what to send when.
 

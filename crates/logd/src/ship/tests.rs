@@ -47,11 +47,11 @@ use crate::{
     session::connection::Batch,
 };
 
-const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
+pub(crate) const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
 
 /// A directory, and the thread that writes to it.
-pub(super) struct World {
-    pub(super) directory: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
     shared: Shared,
     storage: Storage,
     local: Local,
@@ -59,7 +59,7 @@ pub(super) struct World {
     streams: Arc<Streams>,
     cursor: Arc<Mutex<Cursor>>,
     /// All lines that were stored.
-    pub(super) lines: Vec<Vec<u8>>,
+    pub(crate) lines: Vec<Vec<u8>>,
     random: fastrand::Rng,
 }
 
@@ -73,7 +73,7 @@ fn limits() -> Limits {
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let directory = tempfile::tempdir().unwrap();
         let (tray, asked) = Tray::new();
         let streams = Arc::new(Streams::default());
@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Stores a batch of up to five lines.
-    pub(super) fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         let (mut batch, from) = (Batch::default(), self.lines.len());
         for number in from..from + self.random.usize(1..6) {
             let line = format!("[{number},\"{}\"]", "x".repeat(self.random.usize(..120)));
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Ends the thread that writes without a seal, and starts another.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.storage = Storage::open(&self.shared, 0, limits()).unwrap();
     }
 
@@ -288,7 +288,7 @@ fn run(faults: Option<(Faults, Loss)>, seed: u64, has_crashes: bool) -> (World, 
 }
 
 /// How many random programs run: more where asked for.
-fn seeds() -> u64 {
+pub(crate) fn seeds() -> u64 {
     std::env::var("RINGWISE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 
