@@ -4,14 +4,20 @@
 //! records of a producer id, so a shipment that is sent again after an error is stored once and in its place. A record
 //! has the line as its value, the time of arrival as its timestamp, and headers that name the line.
 //!
+//! A connection is plain or by TLS (`transport`), and logs in if brokers want that (`login`).
+//!
 //! The requests have fixed versions, which Kafka 2.4 to 4.x know (KIP-896). It is own code, and no client library, for
 //! the cost of each line: docs/notes/logd/kafka.md.
 
 mod batch;
 mod connection;
+mod login;
 mod messages;
 #[cfg(test)]
 mod mock;
+mod scram;
+mod security;
+mod transport;
 mod wire;
 
 use std::{
@@ -20,8 +26,10 @@ use std::{
 };
 
 use batch::{Labels, Producer};
-use connection::Connection;
+use connection::{ANSWER_TIME, CLOSED, Connection};
 use messages::{Code, Leader, Refused};
+
+pub(crate) use security::{Login, Mechanism, Security, Tls};
 
 use super::{
     destination::{Destination, Trouble},
@@ -38,8 +46,6 @@ const FRESH_TIME: Duration = Duration::from_secs(60);
 /// How often, and after how long, a producer id is asked for again. A new cluster has none at first.
 const ID_TRIES: u32 = 20;
 const ID_PAUSE: Duration = Duration::from_millis(100);
-/// How long an answer may take.
-const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 /// Where Kafka is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,7 @@ pub(crate) struct Settings {
     /// `HOST:PORT` of brokers. One that answers is enough to find the others.
     pub(crate) brokers: Vec<String>,
     pub(crate) topic: String,
+    pub(crate) security: Security,
 }
 
 impl Settings {
@@ -151,10 +158,18 @@ impl Kafka {
 
     fn ask(&mut self, broker: &str) -> Result<Leader, Trouble> {
         let topic = &self.settings.topic;
-        let mut connection = Connection::open(broker, ANSWER_TIME)?;
+        let security = &self.settings.security;
+        let mut connection = login::connect(broker, security)?;
         let versions = connection.call(&messages::versions())?;
         messages::check_versions(&versions).map_err(|why| connection.trouble(&why))?;
-        let metadata = connection.call(&messages::metadata(topic))?;
+        let metadata = connection.call(&messages::metadata(topic));
+        let metadata = metadata.map_err(|Trouble(why)| match security.login {
+            // It answers about versions without a login, and nothing else.
+            None if why.ends_with(CLOSED) => {
+                Trouble(format!("{why}: its listener may want a login (--kafka-login)"))
+            }
+            _ => Trouble(why),
+        })?;
         let metadata = messages::Metadata::read(&metadata);
         let metadata =
             metadata.ok_or_else(|| connection.trouble("its answer is not understood"))?;
@@ -167,7 +182,7 @@ impl Kafka {
 
     fn open(&mut self) -> Result<(), Trouble> {
         let leader = self.find_leader()?;
-        let mut connection = Connection::open(&leader.address, ANSWER_TIME)?;
+        let mut connection = login::connect(&leader.address, &self.settings.security)?;
         if self.producer.is_none() {
             self.producer = Some(new_producer(&mut connection)?);
             (self.acknowledged, self.sent) = (0, 0);
@@ -262,21 +277,4 @@ impl Destination for Kafka {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brokers_and_topics_are_what_kafka_takes() {
-        let both = ["a:9092".to_owned(), "[::1]:1".to_owned()];
-        assert_eq!(brokers("a:9092, [::1]:1"), Ok(Brokers(both.to_vec())));
-        for text in ["", "a", "a:", ":9092", "a:9092,", "a:99999", "a:b"] {
-            assert!(brokers(text).is_err(), "{text}");
-        }
-        for text in ["logs", "a.b_C-9", &"x".repeat(249)] {
-            assert_eq!(topic(text), Ok(text.to_owned()));
-        }
-        for text in ["", ".", "..", "a b", "a/b", "\u{e4}", &"x".repeat(250)] {
-            assert!(topic(text).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

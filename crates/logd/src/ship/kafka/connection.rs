@@ -3,18 +3,28 @@
 use std::{
     io::{self, Read, Write},
     net::{TcpStream, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use ringwise_measure::plain;
+use rustls::ClientConfig;
 
-use super::wire::Get;
+use super::{
+    transport::{Transport, reason},
+    wire::Get,
+};
 use crate::ship::destination::Trouble;
 
 /// How long a connection may take to be made.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// The longest answer that is read. Answers to a producer are much shorter.
 const ANSWER_BYTES_MAX: i32 = 16 << 20;
+/// How long an answer may take, and a request to be sent.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(20);
+
+/// What is said of a connection that ended.
+pub(super) const CLOSED: &str = "it closed the connection";
 
 /// Makes an error that names a broker.
 pub(super) fn trouble(broker: &str, why: &str) -> Trouble {
@@ -24,35 +34,28 @@ pub(super) fn trouble(broker: &str, why: &str) -> Trouble {
 /// A connection.
 pub(super) struct Connection {
     broker: String,
-    stream: TcpStream,
+    transport: Transport,
     /// The number of the next request, and of the one whose answer comes next.
     next: i32,
     awaited: i32,
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT`. No read and no write on it waits longer than `patience`.
-    pub(super) fn open(broker: &str, patience: Duration) -> Result<Connection, Trouble> {
-        let failed = |error: &io::Error| trouble(broker, &plain(error));
-        let addresses = broker.to_socket_addrs().map_err(|error| failed(&error))?;
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(|error| failed(&error))?;
-                    stream.set_write_timeout(Some(patience)).map_err(|error| failed(&error))?;
-                    stream.set_read_timeout(Some(patience)).map_err(|error| failed(&error))?;
-                    return Ok(Connection {
-                        broker: broker.to_owned(),
-                        stream,
-                        next: 0,
-                        awaited: 0,
-                    });
-                }
-                Err(error) => last = error,
+    /// Connects to `HOST:PORT`. No read and no write on it waits longer than [`ANSWER_TIME`].
+    pub(super) fn open(
+        broker: &str,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Result<Connection, Trouble> {
+        let socket = connect(broker).map_err(|error| trouble(broker, &plain(&error)))?;
+        let transport = match tls {
+            None => Transport::Plain(socket),
+            Some(config) => {
+                let host = broker.rsplit_once(':').map_or(broker, |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                Transport::secure(socket, host, config).map_err(|why| trouble(broker, &why))?
             }
-        }
-        Err(failed(&last))
+        };
+        Ok(Connection { broker: broker.to_owned(), transport, next: 0, awaited: 0 })
     }
 
     pub(super) fn broker(&self) -> &str {
@@ -69,8 +72,8 @@ impl Connection {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.trouble("no answer in time")
             }
-            io::ErrorKind::UnexpectedEof => self.trouble("it closed the connection"),
-            _ => self.trouble(&plain(error)),
+            io::ErrorKind::UnexpectedEof => self.trouble(CLOSED),
+            _ => self.trouble(&reason(error)),
         }
     }
 
@@ -80,38 +83,28 @@ impl Connection {
         request[..4].copy_from_slice(&length.to_be_bytes());
         request[8..12].copy_from_slice(&self.next.to_be_bytes());
         self.next = self.next.wrapping_add(1);
-        self.stream.write_all(request).map_err(|error| self.failed(&error))
+        let sent = self.transport.write_all(request).and_then(|()| self.transport.flush());
+        sent.map_err(|error| self.failed(&error))
     }
 
     /// Whether an answer begins to arrive within this time.
     pub(super) fn has_answer(&mut self, wait: Duration) -> Result<bool, Trouble> {
-        let patience = self.stream.read_timeout().map_err(|error| self.failed(&error))?;
-        let set = |time| self.stream.set_read_timeout(time);
-        set(Some(wait.max(Duration::from_millis(1)))).map_err(|error| self.failed(&error))?;
-        let peeked = self.stream.peek(&mut [0]);
-        set(patience).map_err(|error| self.failed(&error))?;
-        match peeked {
-            Ok(0) => Err(self.failed(&io::ErrorKind::UnexpectedEof.into())),
-            Ok(_) => Ok(true),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock
-                | io::ErrorKind::TimedOut
-                | io::ErrorKind::Interrupted => Ok(false),
-                _ => Err(self.failed(&error)),
-            },
-        }
+        self.transport.wait(wait).map_err(|error| self.failed(&error))
     }
 
     /// Receives the next answer, without its head.
     pub(super) fn receive(&mut self) -> Result<Vec<u8>, Trouble> {
         let mut length = [0; 4];
-        self.stream.read_exact(&mut length).map_err(|error| self.failed(&error))?;
+        self.transport.read_exact(&mut length).map_err(|error| self.failed(&error))?;
         let length = i32::from_be_bytes(length);
         if !(4..=ANSWER_BYTES_MAX).contains(&length) {
-            return Err(self.trouble("no broker of Kafka without TLS answers there"));
+            return Err(self.trouble(match self.transport.is_tls() {
+                true => "no broker of Kafka answers there",
+                false => "no broker of Kafka without TLS answers there: --kafka-ca speaks TLS",
+            }));
         }
         let mut answer = vec![0; length as usize];
-        self.stream.read_exact(&mut answer).map_err(|error| self.failed(&error))?;
+        self.transport.read_exact(&mut answer).map_err(|error| self.failed(&error))?;
         if Get(&answer).i32() != Some(self.awaited) {
             return Err(self.trouble("its answer is to another request"));
         }
@@ -125,4 +118,21 @@ impl Connection {
         self.send(&mut request.to_vec())?;
         self.receive()
     }
+}
+
+/// Connects a socket.
+fn connect(broker: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in broker.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_write_timeout(Some(ANSWER_TIME))?;
+                socket.set_read_timeout(Some(ANSWER_TIME))?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

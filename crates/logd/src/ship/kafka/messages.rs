@@ -5,6 +5,10 @@
 
 use std::{fmt, time::Duration};
 
+mod code;
+
+pub(super) use code::Code;
+
 use super::{
     batch::Producer,
     wire::{Get, Put},
@@ -25,6 +29,8 @@ const PRODUCE: Kind = Kind { key: 0, version: 8, name: "Produce" };
 const METADATA: Kind = Kind { key: 3, version: 4, name: "Metadata" };
 const VERSIONS: Kind = Kind { key: 18, version: 0, name: "ApiVersions" };
 const INIT_PRODUCER: Kind = Kind { key: 22, version: 1, name: "InitProducerId" };
+const SASL_HANDSHAKE: Kind = Kind { key: 17, version: 1, name: "SaslHandshake" };
+const SASL_AUTHENTICATE: Kind = Kind { key: 36, version: 0, name: "SaslAuthenticate" };
 
 /// Adds the head of a request, with room for its length and its number.
 fn begin(out: &mut Vec<u8>, kind: Kind) {
@@ -60,6 +66,22 @@ pub(super) fn check_versions(answer: &[u8]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Names the mechanism of a login.
+pub(super) fn sasl_handshake(mechanism: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, SASL_HANDSHAKE);
+    out.string(mechanism);
+    out
+}
+
+/// Sends a message of a login.
+pub(super) fn sasl_authenticate(message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, SASL_AUTHENTICATE);
+    out.bytes(message);
+    out
 }
 
 /// Asks for the leaders of a topic's partitions. The topic is not created if it does not exist.
@@ -243,69 +265,6 @@ impl Metadata {
         match broker {
             Some((_, address)) => Ok(Leader { address: address.clone() }),
             None => Err(format!("partition {partition} has no leader now: {code}")),
-        }
-    }
-}
-
-/// An error of a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Code(pub(super) i16);
-
-impl Code {
-    pub(super) const NONE: Code = Code(0);
-    pub(super) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
-    const MESSAGE_TOO_LARGE: Code = Code(10);
-    const LOADING: Code = Code(14);
-    pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
-    pub(super) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
-    const INVALID_PRODUCER_EPOCH: Code = Code(47);
-    const UNKNOWN_PRODUCER_ID: Code = Code(59);
-
-    /// Whether the broker does not know the producer's numbers any more. Shipments in flight are then sent with the
-    /// numbers of another producer, and may be stored twice.
-    pub(super) fn is_new_producer_needed(self) -> bool {
-        let all = [
-            Code::OUT_OF_ORDER_SEQUENCE_NUMBER,
-            Code::INVALID_PRODUCER_EPOCH,
-            Code::UNKNOWN_PRODUCER_ID,
-        ];
-        all.contains(&self)
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            0 => "NONE",
-            2 => "CORRUPT_MESSAGE",
-            3 => "UNKNOWN_TOPIC_OR_PARTITION",
-            5 => "LEADER_NOT_AVAILABLE",
-            6 => "NOT_LEADER_OR_FOLLOWER",
-            7 => "REQUEST_TIMED_OUT",
-            10 => "MESSAGE_TOO_LARGE",
-            14 => "COORDINATOR_LOAD_IN_PROGRESS",
-            15 => "COORDINATOR_NOT_AVAILABLE",
-            17 => "INVALID_TOPIC_EXCEPTION",
-            19 => "NOT_ENOUGH_REPLICAS",
-            20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-            29 => "TOPIC_AUTHORIZATION_FAILED",
-            31 => "CLUSTER_AUTHORIZATION_FAILED",
-            32 => "INVALID_TIMESTAMP",
-            44 => "POLICY_VIOLATION",
-            45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
-            46 => "DUPLICATE_SEQUENCE_NUMBER",
-            47 => "INVALID_PRODUCER_EPOCH",
-            56 => "KAFKA_STORAGE_ERROR",
-            59 => "UNKNOWN_PRODUCER_ID",
-            87 => "INVALID_RECORD",
-            other => return write!(f, "error {other}"),
-        };
-        f.write_str(name)?;
-        match *self {
-            Code::MESSAGE_TOO_LARGE => f.write_str(
-                ": raise max.message.bytes of the topic to 1 MiB, and to --max-line and 64 KiB if that is more",
-            ),
-            _ => Ok(()),
         }
     }
 }

@@ -6,10 +6,16 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
     thread,
 };
+
+mod login;
+
+use login::Session;
+pub(super) use login::{Gate, Guard};
+use rustls::{ServerConnection, StreamOwned};
 
 use super::{
     batch::{Producer, sequence},
@@ -107,6 +113,8 @@ pub(super) type Faults = fn(u64) -> Option<Fault>;
 /// What a broker has.
 #[derive(Default)]
 pub(super) struct State {
+    /// Who leads all partitions, as it says.
+    pub(super) leader: Option<SocketAddr>,
     pub(super) partitions: BTreeMap<i32, Vec<Stored>>,
     /// The next number of each producer, and the first numbers of its last batches.
     producers: BTreeMap<i64, (i32, VecDeque<(i32, usize)>)>,
@@ -129,70 +137,96 @@ impl Broker {
         Broker::start_beside(fault, None)
     }
 
-    /// Starts a broker that says that another one is the leader.
-    fn start_beside(fault: Option<Faults>, leader: Option<SocketAddr>) -> Broker {
+    /// Starts one that says that another broker leads, if there is another.
+    pub(super) fn start_beside(fault: Option<Faults>, leader: Option<SocketAddr>) -> Broker {
+        Broker::guarded(Guard::default(), State { fault, leader, ..State::default() })
+    }
+
+    /// Starts one that wants TLS or a login.
+    pub(super) fn guarded(guard: Guard, state: State) -> Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { fault, ..State::default() }));
-        let shared = state.clone();
+        let state = Arc::new(Mutex::new(state));
+        state.lock().unwrap().leader.get_or_insert(address);
+        let (shared, guard) = (state.clone(), Arc::new(guard));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, state) = (stream.unwrap(), shared.clone());
-                thread::spawn(move || serve(stream, leader.unwrap_or(address), &state));
+                let (stream, state, guard) = (stream.unwrap(), shared.clone(), guard.clone());
+                thread::spawn(move || match &guard.tls {
+                    None => serve(stream, &guard, &state),
+                    Some(config) => {
+                        let session = ServerConnection::new(config.clone()).unwrap();
+                        serve(StreamOwned::new(session, stream), &guard, &state)
+                    }
+                });
             }
         });
         Broker { address, state }
     }
 }
 
+/// The longest request, as Kafka has it (socket.request.max.bytes). What is no Kafka looks longer.
+const REQUEST_BYTES_MAX: i32 = 100 << 20;
+
 /// Answers requests until the connection ends, or is lost by a fault.
-fn serve(mut stream: TcpStream, leader: SocketAddr, state: &Mutex<State>) -> Option<()> {
+fn serve(mut stream: impl Read + Write, guard: &Guard, state: &Mutex<State>) -> Option<()> {
+    let mut session = Session::default();
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length).ok()?;
-        let mut request = vec![0; i32::from_be_bytes(length) as usize];
+        let length = i32::from_be_bytes(length);
+        (0..=REQUEST_BYTES_MAX).contains(&length).then_some(())?;
+        let mut request = vec![0; length as usize];
         stream.read_exact(&mut request).ok()?;
         let mut get = Get(&request);
-        let (key, version, number) = (get.i16()?, get.i16()?, get.i32()?);
+        let (kind, number) = ((get.i16()?, get.i16()?), get.i32()?);
         assert_eq!(get.string()?, "ringwise-logd");
         let mut out = Vec::new();
         out.i32(number);
-        match (key, version) {
-            (18, 0) => {
-                out.i16(0);
-                out.i32(3);
-                for (key, min, max) in [(0, 3, 13), (3, 0, 13), (22, 0, 6)] {
-                    out.i16(key);
-                    out.i16(min);
-                    out.i16(max);
-                }
-            }
-            (3, 4) => metadata(&mut out, leader),
-            (22, 1) => {
-                let mut state = state.lock().unwrap();
-                state.given += 1;
-                let id = state.given;
-                // At first it has none: COORDINATOR_LOAD_IN_PROGRESS.
-                let code = if id == 1 { 14 } else { 0 };
-                state.producers.insert(id, (0, VecDeque::new()));
-                out.i32(0);
-                out.i16(code);
-                out.i64(id);
-                out.i16(0);
-            }
-            (0, 8) => {
-                assert_eq!((get.string()?, get.i16()?, get.i32()?), ("", -1, 10_000));
-                assert_eq!((get.i32()?, get.string()?, get.i32()?), (1, "logs", 1));
-                let partition = get.i32()?;
-                assert!(get.i32()? as usize == get.0.len() && (0..PARTITIONS).contains(&partition));
-                let code = store(&mut state.lock().unwrap(), partition, get.0)?;
-                stored(&mut out, partition, code);
-            }
-            other => panic!("{other:?} is no request of a producer"),
+        if !session.take(guard, kind, &mut get, &mut out)? {
+            answer(&mut state.lock().unwrap(), kind, get, &mut out)?;
         }
         stream.write_all(&(out.len() as i32).to_be_bytes()).ok()?;
         stream.write_all(&out).ok()?;
+        stream.flush().ok()?;
     }
+}
+
+/// Adds the answer to a request. Returns nothing if the connection is lost.
+fn answer(state: &mut State, kind: (i16, i16), mut get: Get<'_>, out: &mut Vec<u8>) -> Option<()> {
+    match kind {
+        (18, 0) => {
+            out.i16(0);
+            out.i32(3);
+            for (key, min, max) in [(0, 3, 13), (3, 0, 13), (22, 0, 6)] {
+                out.i16(key);
+                out.i16(min);
+                out.i16(max);
+            }
+        }
+        (3, 4) => metadata(out, state.leader?),
+        (22, 1) => {
+            state.given += 1;
+            let id = state.given;
+            // At first it has none: COORDINATOR_LOAD_IN_PROGRESS.
+            let code = if id == 1 { 14 } else { 0 };
+            state.producers.insert(id, (0, VecDeque::new()));
+            out.i32(0);
+            out.i16(code);
+            out.i64(id);
+            out.i16(0);
+        }
+        (0, 8) => {
+            assert_eq!((get.string()?, get.i16()?, get.i32()?), ("", -1, 10_000));
+            assert_eq!((get.i32()?, get.string()?, get.i32()?), (1, "logs", 1));
+            let partition = get.i32()?;
+            assert!(get.i32()? as usize == get.0.len() && (0..PARTITIONS).contains(&partition));
+            let code = store(state, partition, get.0)?;
+            stored(out, partition, code);
+        }
+        other => panic!("{other:?} is no request of a producer"),
+    }
+    Some(())
 }
 
 fn metadata(out: &mut Vec<u8>, leader: SocketAddr) {
@@ -262,149 +296,4 @@ fn stored(out: &mut Vec<u8>, partition: i32, code: i16) {
     out.i32(0);
     out.no_string();
     out.i32(0);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ship::{
-        kafka::{Kafka, Settings},
-        tests::{World, finish},
-    };
-
-    fn kafka(brokers: Vec<String>) -> Kafka {
-        Kafka::new(Settings { brokers, topic: "logs".to_owned() }, "00ff", 4)
-    }
-
-    /// Ships sixty batches, each as soon as it is stored.
-    fn ship(fault: Option<Faults>) -> (World, Vec<Stored>, u64) {
-        let broker = Broker::start(fault);
-        let mut world = World::new(3);
-        let mut lane = world.lane(kafka(vec![broker.address.to_string()]));
-        for _ in 0..60 {
-            world.write();
-            lane.turn(std::time::Duration::from_millis(1));
-        }
-        finish(&mut lane);
-        let mut state = broker.state.lock().unwrap();
-        // (crc32("00ff") + 4) % 3
-        let own = ((crc32fast::hash(b"00ff").wrapping_add(4)) % 3) as i32;
-        let stored = state.partitions.remove(&own).unwrap();
-        assert!(state.partitions.is_empty(), "a stream goes to one partition");
-        let errors = world.progress().errors.load(std::sync::atomic::Ordering::Relaxed);
-        (world, stored, errors)
-    }
-
-    /// The lines, and their numbers as a consumer reads them in the headers.
-    fn numbers(world: &World, stored: &[Stored]) -> Vec<usize> {
-        let number = |stored: &Stored| {
-            let header = |key: &str| {
-                let found = stored.headers.iter().find(|(own, _)| own == key);
-                found.map(|(_, value)| value.clone()).unwrap()
-            };
-            assert_eq!((&*header("origin"), &*header("stream")), ("00ff", "4"));
-            let number: usize = header("line").parse().unwrap();
-            assert_eq!(header("tenant"), ["web", "db"][number % 2]);
-            assert!(stored.value == world.lines[number], "line {number} is another");
-            number
-        };
-        stored.iter().map(number).collect()
-    }
-
-    #[test]
-    fn with_an_idempotent_producer_each_line_is_stored_once() {
-        let faults: [Option<Faults>; 6] = [
-            None,
-            Some(|batch| (batch == 3).then_some(Fault::Before)),
-            Some(|batch| batch.is_multiple_of(7).then_some(Fault::After)),
-            Some(|batch| batch.is_multiple_of(8).then_some(Fault::Before)),
-            // NOT_ENOUGH_REPLICAS: batches after it are in flight, and are out of order.
-            Some(|batch| batch.is_multiple_of(9).then_some(Fault::Refuse(19))),
-            Some(|batch| match batch % 20 {
-                7 => Some(Fault::Before),
-                14 => Some(Fault::After),
-                _ => None,
-            }),
-        ];
-        for (place, fault) in faults.into_iter().enumerate() {
-            let (world, stored, errors) = ship(fault);
-            let found = numbers(&world, &stored);
-            assert!(found.iter().copied().eq(0..world.lines.len()), "{place}: {found:?}");
-            assert_eq!(errors > 0, fault.is_some(), "{place}");
-        }
-    }
-
-    /// The broker lost what it knew of the producer, so batches in flight may be stored twice. Their numbers tell.
-    #[test]
-    fn after_a_new_producer_id_repeated_lines_are_recognised() {
-        let (world, stored, errors) = ship(Some(|batch| (batch == 9).then_some(Fault::Forget(59))));
-        let found = numbers(&world, &stored);
-        let mut seen = None;
-        let is_new = |number: &usize| {
-            let is_new = seen.is_none_or(|seen| *number > seen);
-            seen = seen.max(Some(*number));
-            is_new
-        };
-        assert!(found.into_iter().filter(is_new).eq(0..world.lines.len()));
-        assert!(errors > 0);
-    }
-
-    #[test]
-    fn a_broker_that_is_away_is_told_and_the_next_one_is_asked() {
-        // Nobody listens there while the listener is not one.
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let mut world = World::new(1);
-        world.write();
-        let mut lane = world.lane(kafka(vec![closed.clone()]));
-        lane.turn(std::time::Duration::ZERO);
-        assert!(lane.is_away());
-        let told = world.progress().last_error();
-        assert!(
-            told.starts_with(&format!("kafka {closed}: ")) && told.contains("refused"),
-            "{told}"
-        );
-        let broker = Broker::start(None);
-        let mut lane = world.lane(kafka(vec![closed, broker.address.to_string()]));
-        finish(&mut lane);
-        assert!(!lane.is_away());
-    }
-
-    /// Such a broker used to be asked for ever, because it answers.
-    #[test]
-    fn after_a_wrong_answer_the_next_broker_is_asked() {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        // One that takes connections and closes them.
-        let closing = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ending = closing.local_addr().unwrap();
-        thread::spawn(move || closing.incoming().for_each(drop));
-        for leader in [closed, ending] {
-            let stale = Broker::start_beside(None, Some(leader));
-            let broker = Broker::start(None);
-            let mut world = World::new(1);
-            world.write();
-            let mut lane =
-                world.lane(kafka(vec![stale.address.to_string(), broker.address.to_string()]));
-            for _ in 0..20 {
-                lane.turn(std::time::Duration::from_millis(500));
-            }
-            assert!(lane.is_done(), "{}", world.progress().last_error());
-        }
-    }
-
-    #[test]
-    fn what_is_no_broker_is_told() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-            stream
-        });
-        let mut world = World::new(1);
-        world.write();
-        world.lane(kafka(vec![address])).turn(std::time::Duration::ZERO);
-        drop(server.join());
-        let told = world.progress().last_error();
-        assert!(told.contains("no broker of Kafka without TLS answers there"), "{told}");
-    }
 }

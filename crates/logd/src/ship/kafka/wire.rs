@@ -26,6 +26,12 @@ pub(super) trait Put {
         self.put(text.as_bytes());
     }
 
+    /// Bytes.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.i32(bytes.len() as i32);
+        self.put(bytes);
+    }
+
     /// A string that is not there.
     fn no_string(&mut self) {
         self.i16(-1);
@@ -93,6 +99,14 @@ impl<'a> Get<'a> {
         match self.i16()? {
             -1 => Some(""),
             len => std::str::from_utf8(self.take(usize::try_from(len).ok()?)?).ok(),
+        }
+    }
+
+    /// Bytes. Those that are not there are empty.
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        match self.i32()? {
+            -1 => Some(&[]),
+            len => self.take(usize::try_from(len).ok()?),
         }
     }
 
