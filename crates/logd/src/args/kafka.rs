@@ -6,7 +6,9 @@ use super::sources::Sources;
 use crate::{
     error::LogdError,
     guarantee::Guarantee,
-    ship::kafka::{self, Brokers, Login, Mechanism, Security, Settings, Tls},
+    ship::kafka::{
+        self, Brokers, Compression, Delivery, Login, Mechanism, Security, Settings, Tls,
+    },
 };
 
 /// Flags of the daemon that begin with `--kafka`.
@@ -39,6 +41,14 @@ pub(super) struct KafkaArgs {
     /// The mechanism of the login [default: scram-sha-512]
     #[arg(long, value_enum)]
     kafka_sasl: Option<Mechanism>,
+
+    /// How batches are compressed on their way to Kafka, and in it [default: none]
+    #[arg(long, value_enum)]
+    kafka_compression: Option<Compression>,
+
+    /// How often Kafka has a line; exactly-once needs a topic TOPIC-progress [default: idempotent]
+    #[arg(long, value_enum)]
+    kafka_delivery: Option<Delivery>,
 }
 
 impl KafkaArgs {
@@ -57,15 +67,22 @@ impl KafkaArgs {
         let (brokers, topic) = (either!(kafka), either!(kafka_topic));
         let tls = tls(either!(kafka_ca), either!(kafka_cert), either!(kafka_key))?;
         let login = login(either!(kafka_login), either!(kafka_sasl), tls.is_some())?;
-        let has_more = tls.is_some() || login.is_some();
+        let (compression, delivery) = (either!(kafka_compression), either!(kafka_delivery));
+        let more = [
+            ("--kafka-ca", tls.is_some()),
+            ("--kafka-login", login.is_some()),
+            ("--kafka-compression", compression.is_some()),
+            ("--kafka-delivery", delivery.is_some()),
+        ];
+        let more = more.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
         let (brokers, topic) = match (brokers, topic) {
             (None, None) if guarantee == Guarantee::Replicated => {
                 return usage("--ack replicated needs --kafka and --kafka-topic");
             }
-            (None, None) if has_more => {
-                return usage("--kafka-ca and --kafka-login need --kafka and --kafka-topic");
-            }
-            (None, None) => return Ok(None),
+            (None, None) => match more {
+                Some(option) => return usage(&format!("{option} needs --kafka and --kafka-topic")),
+                None => return Ok(None),
+            },
             (Some(_), None) => return usage("--kafka needs --kafka-topic"),
             (None, Some(_)) => return usage("--kafka-topic needs --kafka"),
             (Some(_), Some(_)) if guarantee < Guarantee::Durable => {
@@ -78,7 +95,14 @@ impl KafkaArgs {
         };
         let security = Security { tls, login };
         security.check()?;
-        Ok(Some(Settings { brokers, topic, security }))
+        let (compression, delivery) =
+            (compression.unwrap_or_default(), delivery.unwrap_or_default());
+        let settings = Settings { brokers, topic, security, compression, delivery };
+        if let Some(topic) = settings.progress_topic() {
+            let checked = kafka::topic(&topic);
+            checked.map_err(|why| LogdError::Usage(format!("--kafka-topic {topic}: {why}")))?;
+        }
+        Ok(Some(settings))
     }
 }
 
@@ -142,8 +166,10 @@ mod tests {
             ("ack = \"replicated\"", "--ack replicated needs --kafka and --kafka-topic"),
             ("kafka = \"a:1\"", "--kafka needs --kafka-topic"),
             ("kafka-topic = \"logs\"", "--kafka-topic needs --kafka"),
-            ("kafka-ca = \"ca\"", "need --kafka and --kafka-topic"),
-            ("kafka-login = \"login\"", "need --kafka and --kafka-topic"),
+            ("kafka-ca = \"ca\"", "needs --kafka and --kafka-topic"),
+            ("kafka-login = \"login\"", "needs --kafka and --kafka-topic"),
+            ("kafka-compression = \"zstd\"", "needs --kafka and --kafka-topic"),
+            ("kafka-delivery = \"exactly-once\"", "needs --kafka and --kafka-topic"),
             ("kafka-cert = \"cert\"", "--kafka-cert needs --kafka-key"),
             ("kafka-key = \"key\"", "--kafka-key needs --kafka-cert"),
             ("kafka-cert = \"cert\"\nkafka-key = \"key\"", "--kafka-cert needs --kafka-ca"),

@@ -52,6 +52,8 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("kafka-key", "key.pem"),
         ("kafka-login", "login"),
         ("kafka-sasl", "scram-sha-256"),
+        ("kafka-compression", "zstd"),
+        ("kafka-delivery", "exactly-once"),
         ("tls-cert", "cert.pem"),
         ("tls-key", "key.pem"),
         ("tls-client-ca", "ca.pem"),

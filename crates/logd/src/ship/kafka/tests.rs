@@ -1,12 +1,13 @@
 //! The producer with a broker in memory: what is stored, and what is told.
 
+mod exactly_once;
 mod security;
 
 use std::{io::Write as _, net::TcpListener, thread};
 
 use super::{
-    Brokers, Kafka, Security, Settings, brokers,
-    mock::{Broker, Fault, Faults, Stored},
+    Brokers, Compression, Delivery, Kafka, Security, Settings, brokers,
+    mock::{Broker, Fault, Faults, Guard, Stored},
     topic,
 };
 use crate::ship::tests::{World, finish};
@@ -16,7 +17,13 @@ fn kafka(brokers: Vec<String>) -> Kafka {
 }
 
 fn secured(brokers: Vec<String>, security: Security) -> Kafka {
-    Kafka::new(Settings { brokers, topic: "logs".to_owned(), security }, "00ff", 4)
+    Kafka::new(Settings { security, ..settings(brokers) }, ("00ff", 4), 0)
+}
+
+fn settings(brokers: Vec<String>) -> Settings {
+    let (security, compression) = (Security::default(), Compression::None);
+    let (topic, delivery) = ("logs".to_owned(), Delivery::Idempotent);
+    Settings { brokers, topic, security, compression, delivery }
 }
 
 /// Ships sixty batches, each as soon as it is stored.
@@ -29,13 +36,13 @@ fn ship(fault: Option<Faults>) -> (World, Vec<Stored>, u64) {
         lane.turn(std::time::Duration::from_millis(1));
     }
     finish(&mut lane);
-    let mut state = broker.state.lock().unwrap();
+    let mut stored = broker.state.lock().unwrap().committed("logs");
     // (crc32("00ff") + 4) % 3
     let own = ((crc32fast::hash(b"00ff").wrapping_add(4)) % 3) as i32;
-    let stored = state.partitions.remove(&own).unwrap();
-    assert!(state.partitions.is_empty(), "a stream goes to one partition");
+    let own = stored.remove(&own).unwrap();
+    assert!(stored.is_empty(), "a stream goes to one partition");
     let errors = world.progress().errors.load(std::sync::atomic::Ordering::Relaxed);
-    (world, stored, errors)
+    (world, own, errors)
 }
 
 /// The lines, and their numbers as a consumer reads them in the headers.

@@ -10,7 +10,7 @@ use crate::{
     session::tls::{VERSIONS, authorities, provider},
     ship::kafka::{
         Login, Mechanism, Tls,
-        mock::{Gate, Guard, State},
+        mock::{Gate, State},
     },
 };
 
@@ -85,7 +85,8 @@ fn told(guard: Guard, security: Security) -> Option<String> {
     lane.turn(std::time::Duration::from_secs(5));
     if !lane.is_away() {
         finish(&mut lane);
-        let stored = broker.state.lock().unwrap().partitions.values().map(Vec::len).sum::<usize>();
+        let stored = broker.state.lock().unwrap().committed("logs");
+        let stored = stored.values().map(Vec::len).sum::<usize>();
         assert_eq!(stored, world.lines.len());
         return None;
     }
