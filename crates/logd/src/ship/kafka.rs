@@ -8,31 +8,27 @@
 //! - Exactly once (`transaction`): shipments are stored in transactions, with a record of progress (`position`), from
 //!   which a restart goes on.
 //!
-//! A connection is plain or by TLS (`transport`), and logs in if brokers want that (`login`).
+//! Connections to brokers are in `link`.
 //!
 //! The requests have fixed versions, which Kafka 2.4 to 4.x know (KIP-896). It is own code, and no client library, for
 //! the cost of each line: docs/notes/logd/kafka.md.
 
 mod batch;
-mod connection;
-mod login;
+mod link;
 mod messages;
 #[cfg(test)]
 mod mock;
 mod packer;
 mod position;
 mod producer;
-mod scram;
-mod security;
 mod transaction;
-mod transport;
 mod wire;
 
 use clap::ValueEnum;
 
+pub(crate) use link::{Login, Mechanism, Security, Tls};
 pub(crate) use packer::Compression;
 pub(crate) use producer::Kafka;
-pub(crate) use security::{Login, Mechanism, Security, Tls};
 
 /// How often Kafka has a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

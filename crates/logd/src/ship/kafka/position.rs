@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    connection::Connection,
+    link::Connection,
     messages::{Code, Edge, Fetched, Refused, fetch, fetched, list_offsets, offset},
     wire::Get,
 };

@@ -11,8 +11,7 @@ use std::{
 use super::{
     Settings,
     batch::{self, Head, Labels, Producer},
-    connection::{ANSWER_TIME, CLOSED, Connection, trouble},
-    login,
+    link::{self, ANSWER_TIME, CLOSED, Connection, trouble},
     messages::{self, Metadata, Stored},
     packer::Packer,
     position,
@@ -114,7 +113,7 @@ impl Kafka {
     fn ask(&mut self, broker: &str) -> Result<Route, Trouble> {
         let topic = &self.settings.topic;
         let progress = self.settings.progress_topic();
-        let mut connection = login::connect(broker, &self.settings.security)?;
+        let mut connection = link::connect(broker, &self.settings.security)?;
         let versions = connection.call(&messages::versions())?;
         let checked = messages::check_versions(&versions, progress.is_some());
         checked.map_err(|why| connection.trouble(&why))?;
@@ -155,7 +154,7 @@ impl Kafka {
     fn open(&mut self) -> Result<Option<u64>, Trouble> {
         let route = self.find_route()?;
         let security = &self.settings.security;
-        let mut connection = login::connect(&route.leader, security)?;
+        let mut connection = link::connect(&route.leader, security)?;
         let mut line = None;
         if let Some((transactions, (coordinator, progress))) =
             self.transactions.as_mut().zip(route.beside)

@@ -21,11 +21,9 @@ use std::time::{Duration, Instant};
 
 use super::{
     batch::{self, Producer},
-    connection::Connection,
-    login,
+    link::{self, Connection, Security},
     messages::{self, Refused, Stored},
     position::{PARTITION, Position},
-    security::Security,
 };
 use crate::ship::{destination::Trouble, shipment::Shipment};
 
@@ -97,10 +95,10 @@ impl Transactions {
         place: &Place<'_>,
     ) -> Result<(Producer, Option<u64>), Trouble> {
         self.session = None;
-        let mut coordinator = login::connect(place.coordinator, place.security)?;
+        let mut coordinator = link::connect(place.coordinator, place.security)?;
         let request = messages::init_producer(Some((&self.id, ABORT_TIME)));
         let producer = patiently(&mut coordinator, &request, NO_PRODUCER, messages::producer)?;
-        let mut progress = login::connect(place.progress, place.security)?;
+        let mut progress = link::connect(place.progress, place.security)?;
         let before = self.position.line;
         self.position.read(&mut progress, (&self.topic, self.key.as_bytes()))?;
         let line = self.position.line.filter(|line| Some(*line) != before);

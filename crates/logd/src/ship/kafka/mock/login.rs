@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::ServerConfig;
 
 use crate::ship::kafka::{
-    scram::Hash,
+    link::Hash,
     wire::{Get, Put},
 };
 

@@ -129,7 +129,10 @@ impl State {
 
     pub(super) fn fetch(&mut self, get: &mut Get<'_>, out: &mut Vec<u8>, code: i16) -> Option<()> {
         assert_eq!(get.i32()?, -1);
-        (get.i32()?, get.i32()?, get.i32()?);
+        // How long it waits, and for how many bytes.
+        for _ in 0..3 {
+            get.i32()?;
+        }
         assert_eq!((get.i8()?, get.i32()?), (1, 1), "committed records of one topic");
         let topic = get.string()?;
         assert_eq!(get.i32()?, 1);

@@ -17,7 +17,6 @@ const WRITES: usize = 30;
 /// The kinds of requests.
 const FETCH: i16 = 1;
 const LIST_OFFSETS: i16 = 2;
-const METADATA: i16 = 3;
 const FIND_COORDINATOR: i16 = 10;
 const INIT_PRODUCER: i16 = 22;
 const ADD_PARTITIONS: i16 = 24;
@@ -119,17 +118,17 @@ fn each_line_is_committed_once_whichever_request_fails() {
             "no start",
             None,
             Some(|key, number| {
-                let is_start = [INIT_PRODUCER, FIND_COORDINATOR, METADATA].contains(&key);
+                let is_start = [INIT_PRODUCER, FIND_COORDINATOR].contains(&key);
                 // COORDINATOR_NOT_AVAILABLE is waited for.
-                lose(is_start && key != METADATA && number == 1, Fault::Refuse(15))
+                lose(is_start && number == 1, Fault::Refuse(15))
             }),
         ),
         (
             "no progress",
             None,
             Some(|key, number| {
-                let is_read = [LIST_OFFSETS, FETCH].contains(&key);
-                lose((is_read && number % 3 == 1) || (key == END && number % 3 == 1), Fault::Before)
+                let is_lost = [LIST_OFFSETS, FETCH, END].contains(&key);
+                lose(is_lost && number % 3 == 1, Fault::Before)
             }),
         ),
     ];

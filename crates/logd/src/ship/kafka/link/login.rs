@@ -4,15 +4,22 @@
 
 use super::{
     connection::{Connection, trouble},
-    messages::{Code, sasl_authenticate, sasl_handshake},
     scram::Exchange,
     security::{Login, Security},
-    wire::Get,
 };
-use crate::ship::destination::Trouble;
+use crate::ship::{
+    destination::Trouble,
+    kafka::{
+        messages::{Code, sasl_authenticate, sasl_handshake},
+        wire::Get,
+    },
+};
 
 /// Connects to a broker, and logs in if there is a login.
-pub(super) fn connect(broker: &str, security: &Security) -> Result<Connection, Trouble> {
+pub(in crate::ship::kafka) fn connect(
+    broker: &str,
+    security: &Security,
+) -> Result<Connection, Trouble> {
     let tls = security.tls.as_ref().map(|tls| tls.load()).transpose();
     let tls = tls.map_err(|error| trouble(broker, &error.to_string()))?;
     let mut connection = Connection::open(broker, tls)?;
