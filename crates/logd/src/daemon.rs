@@ -256,8 +256,8 @@ fn descriptors_beside(options: &Options) -> u64 {
     streams += ports.min(1);
     requests += ports * u64::from(options.intake_connections);
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
-    // A thread that ships reads two files, stores the cursor and has a connection or two.
-    let shipping = if options.kafka.is_some() { 6 * streams } else { 0 };
+    // A thread that ships reads two files, stores the cursor and has up to four connections.
+    let shipping = if options.kafka.is_some() { 8 * streams } else { 0 };
     // The thread that uploads has a runtime, a file of a segment and of the store, and a few connections.
     let uploading = if options.upload.is_some() { 16 } else { 0 };
     2 * segments + requests + shipping + uploading
