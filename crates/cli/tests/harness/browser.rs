@@ -70,6 +70,12 @@ impl Page {
         self.wait_for("!window.isOld && document.readyState == 'complete'");
     }
 
+    /// Begins anew with it as a browser shows it that runs no scripts of pages. What is looked at is none of the page's.
+    pub fn without_scripts(&mut self) {
+        self.ask("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+        self.reload();
+    }
+
     /// Calls a method: what it answers.
     fn ask(&mut self, method: &str, parameters: Value) -> Value {
         self.sent += 1;

@@ -234,7 +234,7 @@ impl Server {
         match wish.is_live {
             _ if !has_body => {}
             true => live::send(client, &wish.args, &self.readers),
-            false => search::send(client, &wish.args, &self.readers),
+            false => search::send(&client, &wish.args, &self.readers),
         }
         drop(wish.place);
         part(stream)

@@ -212,3 +212,51 @@ impl<W: Write> Printer for Lines<'_, W> {
         has_output_after(time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        disk::segment::format::name::{Content, Part},
+        fuzzing::index_of,
+    };
+
+    /// Wants nothing any more.
+    struct Nobody;
+
+    impl Printer for Nobody {
+        fn print(&mut self, _: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+            panic!("no line is selected");
+        }
+
+        fn skip(&mut self, _: Stream, _: &Range<u64>) {}
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self, _: Duration) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_query_that_finds_nothing_ends_when_nobody_wants_it() {
+        const SEGMENTS: u64 = 3000;
+        let directory = tempfile::tempdir().unwrap();
+        let stream = Stream { content: Content::Lines, number: 0 };
+        let batch = vec![b"1\n".to_vec()];
+        for serial in 0..SEGMENTS {
+            let path = |part| directory.path().join(stream.file(serial, part));
+            std::fs::write(path(Part::Index), index_of(&batch, true, true)).unwrap();
+            std::fs::write(path(Part::Data), batch.concat()).unwrap();
+        }
+        let text = [("match".to_owned(), Some("nothing".to_owned()))];
+        let args = QueryArgs::typed(directory.path(), text).unwrap();
+        let wanted = args.wanted();
+        let sources = args.sources(&wanted).unwrap();
+        let counts = scan(&sources, &wanted.selection, 1, &mut Nobody).unwrap().counts;
+        let ended = counts.read_segments + counts.passed_segments;
+        assert!(ended < SEGMENTS, "all {ended} segments were read");
+    }
+}

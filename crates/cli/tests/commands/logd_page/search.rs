@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::Command,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ fn a_search_finds_what_query_finds() {
             (
                 "match=7&match=8&where=level%3Dinfo",
                 &["--match=7", "--match=8", "--where", "level=info"],
-                24,
+                12,
             ),
             ("since=1h&until=2099-01-01&where=n%3D7&tenant=", &["--where", "n=7"], 1),
             ("until=1h", &["--until", "1h"], 0),
@@ -176,5 +177,31 @@ fn a_search_ends_with_the_daemon() {
     let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(end["end"]["cut"], "shutdown", "{end}");
     drop(stays);
+    daemon.end();
+}
+
+/// A client that takes 160 kB a second, as from far away.
+#[test]
+#[ignore = "slow: bash .ci/scheduled slow"]
+fn a_search_ends_after_a_time() {
+    let directory = temporary();
+    let (daemon, http) = start("epoll", directory.path(), &["--threads", "1"]).unwrap();
+    let padding = "x".repeat(3000);
+    let line = |n: usize| format!("{{\"n\":{n},\"p\":\"{padding}\"}}");
+    for part in 0..8 {
+        store(&daemon, "", &(part * 1000..(part + 1) * 1000).map(line).collect::<Vec<_>>());
+    }
+    let mut stream = request(http, "/search?limit=10000", "Host: localhost\r\n");
+    let (begin, mut text) = (Instant::now(), Vec::new());
+    while begin.elapsed() < Duration::from_secs(31) {
+        let mut piece = vec![0; 64 << 10];
+        stream.read_exact(&mut piece).unwrap();
+        text.extend(piece);
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    stream.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(end["end"]["cut"], "time", "{end}");
     daemon.end();
 }

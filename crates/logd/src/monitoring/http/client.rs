@@ -4,7 +4,7 @@ use std::{
     io::{self, Write},
     net::TcpStream,
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{event::PollFlags, net::sockopt::set_tcp_user_timeout};
@@ -17,7 +17,7 @@ use crate::{
 
 /// How long a client may take what is written to it, and how long its machine may be silent while something is on the
 /// way. The kernel knows of a client that has vanished only from that (tcp(7), `TCP_USER_TIMEOUT`).
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The connection of a client that reads lines.
 pub(super) struct Client<'a> {
@@ -32,16 +32,29 @@ impl<'a> Client<'a> {
         monitor: &'a Monitor,
         kind: &str,
     ) -> io::Result<Client<'a>> {
-        stream.set_write_timeout(Some(PATIENCE))?;
         set_tcp_user_timeout(stream, PATIENCE.as_millis() as u32)?;
-        let mut client = Client { stream, monitor };
-        client.write(head_of_stream(kind).as_bytes())?;
+        let client = Client { stream, monitor };
+        client.write(head_of_stream(kind).as_bytes(), Instant::now() + PATIENCE)?;
         Ok(client)
     }
 
-    /// Writes bytes; waits while the client does not read.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+    /// Writes bytes; waits until then while the client does not read.
+    pub(super) fn write(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_write_timeout(Some(left))?;
+            let mut stream = self.stream;
+            match stream.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Waits for so long at most, and says whether the client is there.

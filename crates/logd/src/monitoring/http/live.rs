@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{client::Client, readers::Readers};
+use super::{
+    client::{Client, PATIENCE},
+    readers::Readers,
+};
 use crate::{
     disk::segment::{format::name::Stream, reading::cursor::Piece},
     error::LogdError,
@@ -42,7 +45,8 @@ pub(super) fn send(client: Client<'_>, args: &QueryArgs, readers: &Readers) {
         && !matches!(error, LogdError::BrokenPipe)
     {
         // Who has gone does not miss it.
-        let _ = events.client.write(format!("event: failure\ndata: {error}\n\n").as_bytes());
+        let event = format!("event: failure\ndata: {error}\n\n");
+        let _ = events.client.write(event.as_bytes(), Instant::now() + PATIENCE);
     }
 }
 
@@ -123,7 +127,7 @@ impl Printer for Events<'_> {
             false => &*events,
         };
         self.sent_at = Instant::now();
-        self.client.write(events)
+        self.client.write(events, self.sent_at + PATIENCE)
     }
 
     fn wait(&mut self, time: Duration) -> bool {

@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::json;
 
-use super::{client::Client, readers::Readers};
+use super::{
+    client::{Client, PATIENCE},
+    readers::Readers,
+};
 use crate::{
     disk::segment::{
         format::name::Stream,
@@ -37,22 +40,23 @@ const THREADS: usize = 1;
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// Sends what is found.
-pub(super) fn send(mut client: Client<'_>, args: &QueryArgs, readers: &Readers) {
-    let mut found = Found::new(&mut client, args);
+pub(super) fn send(client: &Client<'_>, args: &QueryArgs, readers: &Readers) {
+    let mut found = Found::new(client, args);
     let searched = args.search(THREADS, &mut found);
-    let Found { lines, cut, gathered, .. } = found;
+    let Found { lines, cut, gathered, until, .. } = found;
     let problems = searched.unwrap_or_else(|error| vec![error.to_string()]);
     if cut.is_some() {
         readers.cut_searches.fetch_add(1, Relaxed);
     }
     let end = json!({ "end": { "lines": lines, "cut": cut, "problems": problems } });
     // Who has gone does not miss it.
-    let _ = client.write(&[gathered, format!("{end}\n").into_bytes()].concat());
+    let rest = [gathered, format!("{end}\n").into_bytes()].concat();
+    let _ = client.write(&rest, until + PATIENCE);
 }
 
 /// Takes lines up to the limits.
-struct Found<'a, 'b> {
-    client: &'a mut Client<'b>,
+struct Found<'a> {
+    client: &'a Client<'a>,
     args: &'a QueryArgs,
     lines_max: u64,
     bytes_left: usize,
@@ -63,8 +67,8 @@ struct Found<'a, 'b> {
     cut: Option<&'static str>,
 }
 
-impl<'a, 'b> Found<'a, 'b> {
-    fn new(client: &'a mut Client<'b>, args: &'a QueryArgs) -> Found<'a, 'b> {
+impl<'a> Found<'a> {
+    fn new(client: &'a Client<'a>, args: &'a QueryArgs) -> Found<'a> {
         Found {
             client,
             args,
@@ -97,7 +101,7 @@ impl<'a, 'b> Found<'a, 'b> {
     }
 }
 
-impl Printer for Found<'_, '_> {
+impl Printer for Found<'_> {
     fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         // One more line than is wanted says whether there are more.
         let most = self.lines_max - self.lines + 1;
@@ -115,7 +119,8 @@ impl Printer for Found<'_, '_> {
     fn skip(&mut self, _stream: Stream, _lines: &Range<u64>) {}
 
     fn flush(&mut self) -> io::Result<()> {
-        self.client.write(&std::mem::take(&mut self.gathered))
+        // Nobody has the place for longer, however slowly it reads.
+        self.client.write(&std::mem::take(&mut self.gathered), self.until + PATIENCE)
     }
 
     fn wait(&mut self, time: Duration) -> bool {
