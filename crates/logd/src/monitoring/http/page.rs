@@ -29,7 +29,7 @@ use crate::{
 const STYLE: &str = "
 body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222}
 .wide{overflow-x:auto;margin:.5em 0 1.5em}
-table{border-collapse:collapse}
+table{border-collapse:collapse;white-space:nowrap}
 th,td{padding:.15em 1em .15em 0;text-align:right;border-bottom:1px solid #ddd}
 td{font-variant-numeric:tabular-nums}
 :is(th,td):first-child,#threads :is(th,td):last-child{text-align:left}
