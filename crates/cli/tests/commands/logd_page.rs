@@ -35,12 +35,17 @@ fn request(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
     stream
 }
 
-/// The status of an answer, its head and its body up to the end.
-fn answer(mut stream: TcpStream) -> (u16, String, String) {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_owned(), body.to_owned())
+/// The status of an answer, its head and its body. Events have no end, so they are not read.
+fn answer(stream: TcpStream) -> (u16, String, String) {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut body) = (String::new(), String::new());
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    if !head.contains("text/event-stream") {
+        reader.read_to_string(&mut body).unwrap();
+    }
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), head, body)
 }
 
 fn get_with(address: SocketAddr, path: &str, headers: &str) -> (u16, String, String) {

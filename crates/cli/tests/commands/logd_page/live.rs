@@ -134,7 +134,7 @@ fn a_slow_client_is_told_how_many_lines_were_left_out() {
                 assert!(seen.insert(value["n"].as_u64().unwrap()), "{} twice", value["n"]);
             }
             Event::LeftOut(count) => left_out += count,
-            Event::Beat => {}
+            Event::Beat => panic!("{} and {left_out} left out are not all", seen.len()),
         }
     }
     assert_eq!(seen.len() as u64 + left_out, total);
