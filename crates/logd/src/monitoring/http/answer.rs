@@ -5,8 +5,8 @@ use std::{
     net::TcpStream,
 };
 
-/// What pages without scripts may load.
-const NOTHING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+/// What a browser may load and run for an answer: nothing.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// A whole answer.
 pub(super) struct Answer {

@@ -56,15 +56,19 @@ const TOKEN: [&str; 2] = ["<!--token-->", "<!--/token-->"];
 /// The page, as of a sample. `way` is how its reader may read lines.
 pub(super) fn page(monitor: &Monitor, sample: &Sample, way: Result<Way, Denied>) -> Answer {
     let kind = "text/html; charset=utf-8";
-    // Without a random name for its script the page is one without scripts.
-    let (way, nonce) = match (way, nonce()) {
+    // Without a random name for its script the page is one without scripts and styles.
+    let nonce = nonce();
+    let (way, nonce) = match (way, &nonce) {
         (Ok(way), Ok(nonce)) => (way, nonce),
-        (way, _) => {
+        (way, nonce) => {
             let why =
                 way.map_or_else(|denied| denied.answer().1, |_| "/dev/urandom cannot be read");
             let lines = format!("<p id=\"no-lines\">{}</p>\n", escaped(why.trim_end()));
-            let html = html(monitor, sample, ("", RELOAD), &lines);
-            return Answer::new(200, kind, html + "</body></html>\n");
+            let nonce = nonce.as_deref().unwrap_or_default();
+            let html = html(monitor, sample, (nonce, RELOAD), &lines) + "</body></html>\n";
+            let policy =
+                format!("default-src 'none'; style-src 'nonce-{nonce}'; frame-ancestors 'none'");
+            return Answer::new(200, kind, html).with_policy(policy);
         }
     };
     let [begin, end] = TOKEN;
@@ -73,7 +77,7 @@ pub(super) fn page(monitor: &Monitor, sample: &Sample, way: Result<Way, Denied>)
     let field = if way == Way::ByToken { field } else { "" };
     let reload = format!("<noscript>{RELOAD}</noscript>");
     let lines = [before, field, after].concat();
-    let html = html(monitor, sample, (&nonce, &reload), &lines);
+    let html = html(monitor, sample, (nonce, &reload), &lines);
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src \
          'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
