@@ -5,6 +5,7 @@
 
 mod file;
 mod kafka;
+pub(crate) mod mistake;
 mod sources;
 mod value;
 
@@ -289,6 +290,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
+    /// Show stored lines on the status page only to who has a token in this file, each line a token, a space and the
+    /// tenant whose lines it shows, or * for all; SIGHUP reads it again [default: show them on loopback addresses alone]
+    #[arg(long, value_name = "FILE")]
+    page_tokens: Option<PathBuf>,
+
     /// Address to take lines by HTTP requests: POST /ingest [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http_intake: Option<SocketAddr>,
@@ -441,6 +447,9 @@ impl ServeArgs {
         let depth_max = either!(max_depth).unwrap_or(64);
         let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
+        let transport = either!(token_transport).unwrap_or_default();
+        let page_tokens = either!(page_tokens)
+            .map(|path| Tokens::read("--page-tokens", Some(&path), transport).map(Arc::new));
         let limits = Limits {
             rules: Rules::new(depth_max, fields.unwrap_or_default()),
             line_max,
@@ -455,10 +464,7 @@ impl ServeArgs {
                 either!(names).unwrap_or(NameRule::Certified),
                 either!(address_names).unwrap_or(1000) as usize,
             ),
-            tokens: Arc::new(Tokens::read(
-                either!(tokens).as_deref(),
-                either!(token_transport).unwrap_or_default(),
-            )?),
+            tokens: Arc::new(Tokens::read("--tokens", either!(tokens).as_deref(), transport)?),
             address_connections: either!(address_connections),
             idle: either!(idle),
             turn_max: either!(batch).map_or(usize::MAX, |count| count as usize),
@@ -510,7 +516,14 @@ impl ServeArgs {
             upload: either!(upload),
             kafka: flags.kafka.decide(file.kafka, sources, guarantee)?,
             log: either!(log).unwrap_or(Form::Text),
-            live: Live { limits, segments, care, tls, handshake },
+            live: Live {
+                limits,
+                segments,
+                care,
+                tls,
+                handshake,
+                page_tokens: page_tokens.transpose()?,
+            },
             sources: std::mem::take(sources),
         })
     }

@@ -16,6 +16,7 @@ mod logd_fluent;
 mod logd_http;
 mod logd_intake;
 mod logd_names;
+mod logd_page;
 mod logd_protocols;
 mod logd_query;
 mod logd_relp;

@@ -41,6 +41,7 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("min-free", "5m"),
         ("tenant", "web,from=10.0.0.0/8,quota=5g"),
         ("http", "127.0.0.1:6"),
+        ("page-tokens", "no-such-file"),
         ("http-intake", "127.0.0.1:7"),
         ("relp-intake", "127.0.0.1:8"),
         ("fluent-intake", "127.0.0.1:9"),

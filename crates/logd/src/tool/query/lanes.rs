@@ -13,6 +13,7 @@ use std::{
     io, mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         view::{Judge, Report},
     },
     error::LogdError,
-    tool::{follow::Printer, selection::Selection},
+    tool::{follow::LOOK_TIME, printer::Printer, selection::Selection},
 };
 pub(crate) use state::Counts;
 use state::{BACKLOG_BYTES, End, LaneState, Reading, State, Task};
@@ -42,7 +43,7 @@ pub(super) struct Scanned {
     pub(super) counts: Counts,
 }
 
-/// Prints the selected lines of all streams, until the printer wants no more.
+/// Prints the selected lines of all streams, until the printer or nobody wants more.
 pub(super) fn scan(
     streams: &[InDirectory<'_>],
     selection: &Selection<'_>,
@@ -272,12 +273,17 @@ impl Shared<'_> {
             }
             // Whoever reads the output gets what there is before this waits.
             if mem::replace(&mut is_flushed, true) {
-                state = self.results.wait(state).unwrap_or_else(PoisonError::into_inner);
+                let waited = self.results.wait_timeout(state, LOOK_TIME);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                // While no line is found, no write would fail.
+                if !printer.wait(Duration::ZERO) {
+                    return Ok(None);
+                }
             } else {
                 drop(state);
                 printer.flush().map_err(|error| LogdError::output(&error))?;
-                state = self.lock();
             }
+            state = self.lock();
         }
     }
 }
