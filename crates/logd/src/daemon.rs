@@ -59,16 +59,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     log::set_form(options.log);
     // Before anything is written: a limit on the size of files is a signal too.
     let signals = signals(true)?;
-    let plan = Plan {
-        name: "logd",
-        listen: options.listen,
-        listener: given_listener()?,
-        threads: options.threads,
-        connections_max,
-        engine: options.engine,
-        sqpoll: options.sqpoll,
-        say: Arc::new(|remark| log::remark("server", remark)),
-    };
+    let plan = plan(options, connections_max)?;
     let _lock = lock(&options.directory).map_err(|error| error.of("--dir"))?;
     let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
@@ -116,6 +107,20 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     Fleet::finish(fleet, options.drain);
     Uploader::finish(uploader);
     served.and(taken).and(keeper.finish())
+}
+
+/// What the server for lines needs.
+fn plan(options: &Options, connections_max: usize) -> Result<Plan, LogdError> {
+    Ok(Plan {
+        name: "logd",
+        listen: options.listen,
+        listener: given_listener()?,
+        threads: options.threads,
+        connections_max,
+        engine: options.engine,
+        sqpoll: options.sqpoll,
+        say: Arc::new(|remark| log::remark("server", remark)),
+    })
 }
 
 /// Listens on the address of an option, if there is one, and takes nothing yet.

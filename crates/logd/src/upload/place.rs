@@ -142,14 +142,12 @@ mod tests {
             assert!(error.contains(word), "{text}: {error}");
         }
         for text in ["s3://bucket/logs", "gs://bucket", "az://container/logs"] {
-            match place(text) {
-                Ok(place) => assert!(cfg!(feature = "cloud") && place.to_string() == text),
-                Err(error) => {
-                    assert!(!cfg!(feature = "cloud"));
-                    assert!(
-                        error.contains("only file://") && error.contains("released"),
-                        "{error}"
-                    );
+            let placed = place(text);
+            assert_eq!(placed.is_ok(), cfg!(feature = "cloud"));
+            match placed {
+                Ok(place) => assert_eq!(place.to_string(), text),
+                Err(why) => {
+                    assert!(why.contains("only file://") && why.contains("released"), "{why}")
                 }
             }
         }
