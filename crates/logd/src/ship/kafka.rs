@@ -1,10 +1,10 @@
 //! Kafka as a destination: a producer for each stream, idempotent or transactional.
 //!
-//! A stream goes to one partition, over one connection to its leader, with a producer id of its own. A record has the line
-//! as its value, the time of arrival as its timestamp, and headers that name the line.
+//! A stream goes to one partition, over one connection to its leader, with a producer id of its own. A record has the
+//! line as its value, the time of arrival as its timestamp, and headers that name the line.
 //!
-//! - Idempotent (`producer`): Kafka numbers the records of a producer id, so a shipment that is sent again after an error
-//!   is stored once and in its place.
+//! - Idempotent (`producer`): Kafka numbers the records of a producer id, so a shipment that is sent again after an
+//!   error is stored once and in its place.
 //! - Exactly once (`transaction`): shipments are stored in transactions, with a record of progress (`position`), from
 //!   which a restart goes on.
 //!

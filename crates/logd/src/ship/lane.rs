@@ -137,8 +137,8 @@ impl<D: Destination> Lane<D> {
         let (stream, durable) = (self.stream, self.progress.durable());
         if line > durable {
             return Err(Trouble(format!(
-                "kafka has {line} lines of stream {stream}, and {durable} are stored: other segments were here; \
-                 restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
+                "the destination has {line} lines of stream {stream}, and {durable} are stored: other segments were \
+                 here; restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
             )));
         }
         let mut passed = None;
@@ -153,7 +153,7 @@ impl<D: Destination> Lane<D> {
         }
         log::remark(
             "ship",
-            format_args!("stream {stream}: goes on with line {line}, as Kafka says"),
+            format_args!("stream {stream}: goes on with line {line}, as the destination says"),
         );
         self.window.clear();
         self.rest = None;

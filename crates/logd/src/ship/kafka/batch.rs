@@ -1,8 +1,8 @@
 //! A shipment as Kafka's batch of records, format 2.
 //!
-//! <https://kafka.apache.org/documentation/#recordbatch> has the format. A record has no key, because the stream chooses
-//! the partition. The headers are texts: `origin` (the name of the directory), `stream`, `line`, and `tenant` if the
-//! line has one.
+//! <https://kafka.apache.org/documentation/#recordbatch> has the format. A record has no key, because the stream
+//! chooses the partition. The headers are texts: `origin` (the name of the directory), `stream`, `line`, and `tenant`
+//! if the line has one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

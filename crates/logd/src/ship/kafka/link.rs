@@ -1,6 +1,7 @@
 //! Connections to brokers: plain or by TLS, and logged in if brokers want that.
 //!
-//! Reading order: `security` (the options), `transport` (bytes), `connection` (requests and answers), `login` and `scram`.
+//! Reading order: `security` (the options), `transport` (bytes), `connection` (requests and answers), `login` and
+//! `scram`.
 
 mod connection;
 mod login;

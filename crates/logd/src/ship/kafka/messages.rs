@@ -154,8 +154,8 @@ pub(super) fn producer(answer: &[u8]) -> Result<Producer, Refused> {
     Ok(Producer { id, epoch })
 }
 
-/// Makes a request that stores a batch on all replicas in sync, in the transaction of an id if there is one. `batch` adds
-/// the batch.
+/// Makes a request that stores a batch on all replicas in sync, in the transaction of an id if there is one. `batch`
+/// adds the batch.
 pub(super) fn produce(
     out: &mut Vec<u8>,
     (transactional_id, topic, partition): (Option<&str>, &str, i32),

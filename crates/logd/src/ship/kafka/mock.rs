@@ -1,9 +1,9 @@
 //! A broker in memory for tests, which checks a producer's batches as Kafka does, and loses requests or answers.
 //!
-//! It has one topic with its progress topic, leads all their partitions and coordinates transactions. It follows the rules
-//! for sequence numbers: it stores a batch only if its numbers follow those of the last one of its producer, and recognises
-//! the last five. It follows those of transactions: partitions are added before batches, only the newest producer of an
-//! id is heard, and who reads sees what is committed.
+//! It has one topic with its progress topic, leads all their partitions and coordinates transactions. It follows the
+//! rules for sequence numbers: it stores a batch only if its numbers follow those of the last one of its producer, and
+//! recognises the last five. It follows those of transactions: partitions are added before batches, only the newest
+//! producer of an id is heard, and who reads sees what is committed.
 
 mod log;
 mod login;

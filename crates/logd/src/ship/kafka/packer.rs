@@ -1,7 +1,7 @@
 //! Compresses the records of a batch, if that was asked for.
 //!
-//! By zstd alone, which the daemon has for segments anyway; lz4 would be one more crate. docs/notes/logd/kafka.md has what
-//! it costs.
+//! By zstd alone, which the daemon has for segments anyway; lz4 would be one more crate. docs/notes/logd/kafka.md has
+//! what it costs.
 
 use clap::ValueEnum;
 use zstd::{bulk::Compressor, zstd_safe::compress_bound};

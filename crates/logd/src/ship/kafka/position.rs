@@ -1,8 +1,8 @@
 //! How far a stream is committed, as its progress topic says.
 //!
-//! Each transaction has one record in partition 0 of that topic, beside its lines: the key is the stream's name, the value
-//! is the next line. The topic is compacted, so the last record of each key stays. Only committed records count: the
-//! broker says which transactions were aborted, and this leaves their records out.
+//! Each transaction has one record in partition 0 of that topic, beside its lines: the key is the stream's name, the
+//! value is the next line. The topic is compacted, so the last record of each key stays. Only committed records count:
+//! the broker says which transactions were aborted, and this leaves their records out.
 
 use std::{
     collections::HashSet,
@@ -58,7 +58,8 @@ impl Position {
             let answer = connection.call(&fetch(place, at))?;
             let fetched = match fetched(&answer) {
                 Ok(fetched) => fetched,
-                Err(Refused::For(Code::OFFSET_OUT_OF_RANGE)) => {
+                // Old records were removed meanwhile.
+                Err(Refused::For(Code::OFFSET_OUT_OF_RANGE)) if since.elapsed() < WAIT_TIME => {
                     at = ask(connection, Edge::First)?;
                     continue;
                 }

@@ -12,8 +12,8 @@
 //!   any     -- an error -----------------------------------------------------------> unknown
 //! ```
 //!
-//! After an error nobody knows whether a transaction was committed, and nobody has to: InitProducerId waits until it has
-//! ended one way or the other, and the progress topic tells which. It aborts nothing by itself.
+//! After an error nobody knows whether a transaction was committed, and nobody has to: InitProducerId waits until it
+//! has ended, and the progress topic tells how. So nothing here aborts a transaction by itself.
 //!
 //! A new producer's epoch begins with each connection, so no request that is late can be of a later transaction.
 

@@ -1,6 +1,7 @@
 //! A login by SCRAM (RFC 5802 and 7677), without I/O: both sides prove that they know the password, and none shows it.
 //!
-//! Kafka takes users and passwords as they are, without SASLprep. There is no channel binding, which Kafka does not have.
+//! Kafka takes users and passwords as they are, without SASLprep. There is no channel binding, which Kafka does not
+//! have.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{

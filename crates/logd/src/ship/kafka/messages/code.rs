@@ -85,7 +85,7 @@ impl fmt::Display for Code {
                 ": raise max.message.bytes of the topic to 1 MiB, and to --max-line and 64 KiB if that is more",
             ),
             Code::PRODUCER_FENCED => f.write_str(
-                ": another daemon took over; if one runs with a copy of this directory, remove its ship.id and ship.cursor",
+                ": another daemon took over; if it has a copy of this directory, remove its ship.id and ship.cursor",
             ),
             _ => Ok(()),
         }

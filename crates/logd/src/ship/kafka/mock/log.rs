@@ -27,8 +27,8 @@ pub(in crate::ship::kafka) struct Log {
     entries: Vec<Entry>,
     /// The offset after the last record.
     pub(super) end: i64,
-    /// The producer of each aborted transaction, and where it begins.
-    pub(super) aborted: Vec<(i64, i64)>,
+    /// The producer of each aborted transaction, where it begins, and its marker.
+    aborted: Vec<(i64, i64, i64)>,
     /// The first offset that is there.
     pub(super) first: i64,
 }
@@ -48,13 +48,20 @@ impl Log {
         let is_own = |entry: &&mut Entry| entry.producer == producer.id && entry.fate == Fate::Open;
         let mut own = self.entries.iter_mut().filter(is_own).peekable();
         if let Some(first) = own.peek().filter(|_| !is_committed) {
-            self.aborted.push((producer.id, first.offset));
+            self.aborted.push((producer.id, first.offset, self.end));
         }
         own.for_each(|entry| entry.fate = fate);
         let (offset, bytes) = (self.end, marker(self.end, producer, is_committed));
         self.end += 1;
         let (producer, records) = (producer.id, Vec::new());
         self.entries.push(Entry { offset, producer, fate: Fate::Marker, bytes, records });
+    }
+
+    /// The producer of each aborted transaction that ends after an offset, and where it begins.
+    pub(super) fn aborted_after(&self, from: i64) -> Vec<(i64, i64)> {
+        let ends_after = |(.., marker): &&(i64, i64, i64)| *marker >= from;
+        let found = self.aborted.iter().filter(ends_after);
+        found.map(|(producer, first, _)| (*producer, *first)).collect()
     }
 
     /// Up to three batches from an offset on, none of an open transaction or after it. The last one may be cut.

@@ -39,7 +39,8 @@ const SALT: &[u8] = b"salt of the mock";
 const ROUNDS: u32 = 4096;
 
 impl Session {
-    /// Answers a request of a login. False means that it is another request. Nothing means that the connection is closed.
+    /// Answers a request of a login. False means that it is another request. Nothing means that the connection is
+    /// closed.
     pub(super) fn take(
         &mut self,
         guard: &Guard,

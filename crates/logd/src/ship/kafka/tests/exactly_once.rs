@@ -260,6 +260,6 @@ fn progress_beyond_what_is_stored_is_told() {
     lane.turn(std::time::Duration::ZERO);
     let told = emptied.progress().last_error();
     let (lines, own) = (world.lines.len(), emptied.lines.len());
-    let expected = format!("kafka has {lines} lines of stream 0, and {own} are stored");
+    let expected = format!("the destination has {lines} lines of stream 0, and {own} are stored");
     assert!(told.contains(&expected) && told.contains("remove ship.cursor and ship.id"), "{told}");
 }
