@@ -55,6 +55,7 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("kafka-sasl", "scram-sha-256"),
         ("kafka-compression", "zstd"),
         ("kafka-delivery", "exactly-once"),
+        ("upload", "file:///backup/logd"),
         ("tls-cert", "cert.pem"),
         ("tls-key", "key.pem"),
         ("tls-client-ca", "ca.pem"),
@@ -167,7 +168,7 @@ fn what_is_wrong_in_a_file_is_said_by_its_keys() {
         ("tokens = \"/no/such\"", "tokens /no/such: No such file"),
         ("tokens = \"/proc/version\"", "tokens /proc/version: line 1: a token"),
         ("tenant = [\"a\", \"a\"]", "tenant: each is named once"),
-        ("engine = \"ring\"", "engine = \"ring\": "),
+        ("engine = \"ring\"", "engine = \"ring\": [possible values: auto, uring, epoll]"),
     ];
     for (text, told) in cases {
         std::fs::write(&path, text).unwrap();
