@@ -34,6 +34,8 @@ pub(crate) struct Lane<D> {
     rest: Option<Rest>,
     /// Shipments that are not acknowledged, the oldest first.
     window: VecDeque<Shipment>,
+    /// The line after the last one that the destination has, as it said last.
+    delivered: Option<u64>,
     progress: Arc<Progress>,
     cursor: Arc<Mutex<Cursor>>,
     is_connected: bool,
@@ -68,6 +70,7 @@ impl<D: Destination> Lane<D> {
             destination,
             rest: None,
             window: VecDeque::new(),
+            delivered: None,
             progress,
             cursor,
             is_connected: false,
@@ -99,8 +102,11 @@ impl<D: Destination> Lane<D> {
                 // There is nothing to connect for.
                 return Ok(Turn::Idle);
             }
-            if let Some(line) = self.destination.connect()? {
+            let line = self.destination.connect()?;
+            // Lines after a known one may be gone, and are not looked for again.
+            if let Some(line) = line.filter(|line| Some(*line) != self.delivered) {
                 self.go_on_with(line)?;
+                self.delivered = Some(line);
             }
             self.is_connected = true;
             for shipment in &self.window {
@@ -244,6 +250,7 @@ impl<D: Destination> Lane<D> {
     fn acknowledged(&mut self) {
         let Some(shipment) = self.window.pop_front() else { return };
         self.pause = PAUSE_MIN;
+        self.delivered = Some(shipment.line_end());
         let bytes = shipment.bytes.len() as u64;
         self.progress.acknowledge(shipment.line_end(), shipment.lines, bytes);
         if self.progress.succeed() {

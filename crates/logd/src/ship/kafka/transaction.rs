@@ -89,7 +89,7 @@ impl Transactions {
         &self.id
     }
 
-    /// Ends what was open. Returns the producer, and the line to go on with unless it is the one that is known.
+    /// Ends what was open. Returns the producer, and the line to go on with, if the progress topic says one.
     pub(super) fn connect(
         &mut self,
         place: &Place<'_>,
@@ -99,11 +99,14 @@ impl Transactions {
         let request = messages::init_producer(Some((&self.id, ABORT_TIME)));
         let producer = patiently(&mut coordinator, &request, NO_PRODUCER, messages::producer)?;
         let mut progress = link::connect(place.progress, place.security)?;
-        let before = self.position.line;
         self.position.read(&mut progress, (&self.topic, self.key.as_bytes()))?;
-        let line = self.position.line.filter(|line| Some(*line) != before);
         self.session = Some(Session { producer, coordinator, progress, written: 0, open: None });
-        Ok((producer, line.map(|line| line.max(self.least))))
+        Ok((producer, self.next_line()))
+    }
+
+    /// Returns the line to go on with, as far as the progress topic was read and written.
+    pub(super) fn next_line(&self) -> Option<u64> {
+        self.position.line.map(|line| line.max(self.least))
     }
 
     /// Makes a shipment part of the open transaction, or of a new one.
