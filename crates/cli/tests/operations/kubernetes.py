@@ -59,7 +59,8 @@ def ask_probes(ringwise, container, ports):
     """Starts logd as the manifest does, and asks what the probes ask."""
     with tempfile.TemporaryDirectory(prefix="kubernetes-") as directory:
         [data] = [mount["mountPath"] for mount in container["volumeMounts"]]
-        arguments = [word.replace("0.0.0.0", ADDRESS).replace(f"={data}/", f"={directory}/") for word in container["args"]]
+        moved = lambda word: word.replace("0.0.0.0", ADDRESS).replace(f"={data}/", f"={directory}/")
+        arguments = [moved(word) for word in container["args"]]
         daemon = subprocess.Popen([ringwise, *arguments], stdout=subprocess.PIPE, text=True)
         try:
             while not (line := daemon.stdout.readline()).startswith("status page"):

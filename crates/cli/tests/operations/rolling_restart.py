@@ -55,8 +55,8 @@ class Node:
         self.start()
 
     def start(self):
-        ports = {"--listen": 9000, "--http": 9001, "--http-intake": 9002, "--relp-intake": 2514, "--fluent-intake": 24224}
-        options = [word for option, port in ports.items() for word in (option, f"{self.address}:{port}")]
+        ports = {"listen": 9000, "http": 9001, "http-intake": 9002, "relp-intake": 2514, "fluent-intake": 24224}
+        options = [f"--{option}={self.address}:{port}" for option, port in ports.items()]
         command = [self.ringwise, "logd", "--dir", self.directory, "--names", "anyone", *options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         wait_until(f"{self.address} is ready", self.is_ready)
