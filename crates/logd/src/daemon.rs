@@ -39,7 +39,10 @@ use crate::{
         fleet::{Fleet, Shipping},
         progress::Streams,
     },
-    upload::uploader::{Uploader, Uploading},
+    upload::{
+        progress::Uploads,
+        uploader::{Uploader, Uploading},
+    },
     worker::{Order, Worker},
 };
 
@@ -64,9 +67,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
     let (shipping, shipped) = shipping(options)?;
-    let uploading = options.upload.as_ref();
-    let uploading = uploading.map(|place| Uploading::new(&options.directory, place)).transpose()?;
-    let uploads = uploading.as_ref().map(Uploading::uploads);
+    let (uploading, uploads) = uploading(options)?;
     let copies = Copies { shipped: shipped.clone(), uploads: uploads.clone() };
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
@@ -147,6 +148,14 @@ fn shipping(options: &Options) -> Result<(Option<Shipping>, Option<Arc<Streams>>
     let shipping = Shipping::new(&options.directory, kafka)?;
     let streams = shipping.streams();
     Ok((Some(shipping), Some(streams)))
+}
+
+/// What is uploaded, if anything is, and how far.
+fn uploading(options: &Options) -> Result<(Option<Uploading>, Option<Arc<Uploads>>), LogdError> {
+    let Some(place) = &options.upload else { return Ok((None, None)) };
+    let uploading = Uploading::new(&options.directory, place)?;
+    let uploads = uploading.uploads();
+    Ok((Some(uploading), Some(uploads)))
 }
 
 /// Starts the thread that looks after segments. It keeps those that are not shipped or uploaded.

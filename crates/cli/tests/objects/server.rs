@@ -108,13 +108,15 @@ impl Gate {
         Gate { address, is_open, streams }
     }
 
-    /// Ends all connections and takes none for a while.
-    pub fn close(&self, time: Duration) {
+    /// Ends all connections, and takes none until it is opened.
+    pub fn shut(&self) {
         self.is_open.store(false, Ordering::Relaxed);
         for stream in self.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        thread::sleep(time);
+    }
+
+    pub fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 const BUCKET: &str = "logs";
 const URL: &str = "s3://logs/of/web";
 /// Larger than a part of 8 MiB, also when it is packed.
-const SEGMENT_SIZE: &str = "24m";
+const LARGE: [&str; 2] = ["--segment-size", "24m"];
 /// Lines between two acknowledgements that the client waits for.
 const BLOCK: u64 = 1000;
 
@@ -47,8 +47,8 @@ fn start(gate: SocketAddr, directory: &Path, more: &[&str]) -> (Daemon, String) 
     let mut command = ringwise(gate);
     command.args(["logd", "--listen", "127.0.0.1:0", "--engine", "epoll", "--threads", "1"]);
     command.args(["--names", "anyone", "--http", "127.0.0.1:0", "--dir"]).arg(directory);
-    command.args(["--segment-size", SEGMENT_SIZE, "--retain-age", "1s", "--upload", URL]);
-    let mut daemon = Daemon::spawn(command.args(more), "epoll").unwrap();
+    command.args(["--retain-age", "1s", "--upload", URL]).args(more);
+    let mut daemon = Daemon::spawn(&mut command, "epoll").unwrap();
     let page = daemon.line();
     (daemon, page)
 }
@@ -98,15 +98,21 @@ fn attempt(address: &Mutex<SocketAddr>, count: u64, acknowledged: &AtomicU64) ->
     Some(())
 }
 
-/// Waits until all sealed segments are uploaded.
-fn wait_until_uploaded(page: &str) {
-    let until = Instant::now() + Duration::from_secs(120);
-    // Before the first look nothing is known to wait.
-    thread::sleep(Duration::from_secs(3));
-    while figure(page, "waiting_segments") > 0 {
-        assert!(Instant::now() < until, "waited in vain: {}", ask(page, "/metrics"));
+/// Waits for what may take as long as the retries of a store.
+#[track_caller]
+fn wait_long(what: &str, page: &str, done: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(300);
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain: {what}: {}", ask(page, "/metrics"));
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Waits until all sealed segments are uploaded.
+fn wait_until_uploaded(page: &str) {
+    // Before the first look nothing is known to wait.
+    thread::sleep(Duration::from_secs(3));
+    wait_long("uploads", page, || figure(page, "waiting_segments") == 0);
 }
 
 /// Fetches into a new directory.
@@ -139,7 +145,7 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
     let server = Server::start(BUCKET);
     let gate = Gate::before(server.address());
     let directory = tempfile::tempdir().unwrap();
-    let (mut daemon, mut page) = start(gate.address, directory.path(), &[]);
+    let (mut daemon, mut page) = start(gate.address, directory.path(), &LARGE);
     let (address, acknowledged) = (Mutex::new(daemon.address), AtomicU64::new(0));
     let count = 100_000 * rounds() as u64;
     let (mut kills, mut errors) = (0, 0);
@@ -149,7 +155,11 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
         while !sender.is_finished() || kills < rounds() {
             thread::sleep(Duration::from_millis(random.u64(500..4000)));
             match random.u8(..3) {
-                0 => gate.close(Duration::from_millis(random.u64(100..4000))),
+                0 => {
+                    gate.shut();
+                    thread::sleep(Duration::from_millis(random.u64(100..4000)));
+                    gate.open();
+                }
                 1 => server.hang(Duration::from_millis(random.u64(100..8000))),
                 _ => {
                     errors += figure(&page, "errors_total");
@@ -157,7 +167,8 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
                     daemon.child.wait().unwrap();
                     kills += 1;
                     let packs = if kills % 2 == 0 { "none" } else { "1" };
-                    (daemon, page) = start(gate.address, directory.path(), &["--pack", packs]);
+                    let flags = [&LARGE[..], &["--pack", packs]].concat();
+                    (daemon, page) = start(gate.address, directory.path(), &flags);
                     *address.lock().unwrap() = daemon.address;
                 }
             }
@@ -184,4 +195,35 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
     );
     assert!(*largest > 1, "no object was sent in parts: {parts:?}");
     assert!(left < count as usize, "nothing was removed");
+}
+
+/// The server is gone for longer than a store retries by itself. Lines are acknowledged all the same, and are kept.
+#[test]
+fn a_server_that_is_gone_for_long_holds_nothing_up_and_is_told_once() {
+    let server = Server::start(BUCKET);
+    let gate = Gate::before(server.address());
+    let directory = tempfile::tempdir().unwrap();
+    gate.shut();
+    let (daemon, page) = start(gate.address, directory.path(), &["--segment-size", "1m"]);
+    let (address, acknowledged, count) = (Mutex::new(daemon.address), AtomicU64::new(0), 20_000);
+    let since = Instant::now();
+    send(&address, count, &acknowledged);
+    let sent = since.elapsed();
+    wait_long("a failure", &page, || figure(&page, "away") == 1);
+    let (told, waiting) = (since.elapsed(), figure(&page, "waiting_segments"));
+    assert!(waiting > 3 && figure(&page, "oldest_seconds") > 1, "{waiting} segments wait");
+    assert!(sent < told, "lines were acknowledged only after {sent:?}");
+    compare(directory.path(), count);
+    gate.open();
+    wait_until_uploaded(&page);
+    assert_eq!((figure(&page, "away"), figure(&page, "lost_segments_total")), (0, 0));
+    let output = daemon.end();
+    for told in ["segments stay here, and logd tries again", "it works again"] {
+        assert_eq!(output.matches(told).count(), 1, "{output}");
+    }
+    let (daemon, page) = start(gate.address, directory.path(), &[]);
+    wait_until_uploaded(&page);
+    daemon.end();
+    compare(fetch(gate.address).path(), count);
+    println!("{count} lines were stored in {sent:?}, and the failure was told after {told:?}");
 }
