@@ -27,8 +27,8 @@ pub(in crate::ship::kafka) struct Log {
     entries: Vec<Entry>,
     /// The offset after the last record.
     pub(super) end: i64,
-    /// The producer of each aborted transaction, and where it begins.
-    pub(super) aborted: Vec<(i64, i64)>,
+    /// The producer of each aborted transaction, and where it begins and ends.
+    aborted: Vec<(i64, i64, i64)>,
     /// The first offset that is there.
     pub(super) first: i64,
 }
@@ -48,7 +48,7 @@ impl Log {
         let is_own = |entry: &&mut Entry| entry.producer == producer.id && entry.fate == Fate::Open;
         let mut own = self.entries.iter_mut().filter(is_own).peekable();
         if let Some(first) = own.peek().filter(|_| !is_committed) {
-            self.aborted.push((producer.id, first.offset));
+            self.aborted.push((producer.id, first.offset, self.end));
         }
         own.for_each(|entry| entry.fate = fate);
         let (offset, bytes) = (self.end, marker(self.end, producer, is_committed));
@@ -69,6 +69,12 @@ impl Log {
         let mut out = found.by_ref().take(3).collect::<Vec<_>>().concat();
         out.extend(found.next().map_or(&[][..], |next| &next[..next.len() / 2]));
         out
+    }
+
+    /// The aborted transactions that do not end before an offset: their producers, and where they begin.
+    pub(super) fn aborted(&self, from: i64) -> Vec<(i64, i64)> {
+        let own = self.aborted.iter().filter(|(.., last)| *last >= from);
+        own.map(|(producer, first, _)| (*producer, *first)).collect()
     }
 
     /// What a consumer of committed records reads.

@@ -143,10 +143,11 @@ impl State {
         begin(out, (topic, partition), if is_there { code } else { 1 });
         out.i64(log.end);
         out.i64(log.end);
-        out.i32(log.aborted.len() as i32);
-        for (producer, first) in &log.aborted {
-            out.i64(*producer);
-            out.i64(*first);
+        let aborted = log.aborted(from);
+        out.i32(aborted.len() as i32);
+        for (producer, first) in aborted {
+            out.i64(producer);
+            out.i64(first);
         }
         out.bytes(&if is_there && code == 0 { log.fetch(from) } else { Vec::new() });
         Some(())
