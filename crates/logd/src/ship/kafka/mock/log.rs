@@ -27,7 +27,7 @@ pub(in crate::ship::kafka) struct Log {
     entries: Vec<Entry>,
     /// The offset after the last record.
     pub(super) end: i64,
-    /// The producer of each aborted transaction, where it begins, and its marker.
+    /// The producer of each aborted transaction, and where it begins and ends.
     aborted: Vec<(i64, i64, i64)>,
     /// The first offset that is there.
     pub(super) first: i64,
@@ -57,13 +57,6 @@ impl Log {
         self.entries.push(Entry { offset, producer, fate: Fate::Marker, bytes, records });
     }
 
-    /// The producer of each aborted transaction that ends after an offset, and where it begins.
-    pub(super) fn aborted_after(&self, from: i64) -> Vec<(i64, i64)> {
-        let ends_after = |(.., marker): &&(i64, i64, i64)| *marker >= from;
-        let found = self.aborted.iter().filter(ends_after);
-        found.map(|(producer, first, _)| (*producer, *first)).collect()
-    }
-
     /// Up to three batches from an offset on, none of an open transaction or after it. The last one may be cut.
     pub(super) fn fetch(&self, from: i64) -> Vec<u8> {
         let open = self.entries.iter().find(|entry| entry.fate == Fate::Open);
@@ -76,6 +69,12 @@ impl Log {
         let mut out = found.by_ref().take(3).collect::<Vec<_>>().concat();
         out.extend(found.next().map_or(&[][..], |next| &next[..next.len() / 2]));
         out
+    }
+
+    /// The aborted transactions that do not end before an offset: their producers, and where they begin.
+    pub(super) fn aborted(&self, from: i64) -> Vec<(i64, i64)> {
+        let own = self.aborted.iter().filter(|(.., last)| *last >= from);
+        own.map(|(producer, first, _)| (*producer, *first)).collect()
     }
 
     /// What a consumer of committed records reads.

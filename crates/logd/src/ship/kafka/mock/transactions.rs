@@ -143,7 +143,7 @@ impl State {
         begin(out, (topic, partition), if is_there { code } else { 1 });
         out.i64(log.end);
         out.i64(log.end);
-        let aborted = log.aborted_after(from);
+        let aborted = log.aborted(from);
         out.i32(aborted.len() as i32);
         for (producer, first) in aborted {
             out.i64(producer);
