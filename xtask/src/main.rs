@@ -17,8 +17,9 @@ Usage: cargo static [--target TRIPLE]            target/static/ringwise and ring
        cargo release-archive [--target TRIPLE]   target/static/ringwise-VERSION-TRIPLE.tar.gz
        cargo debian-package                      target/debian/*.deb, by cargo-deb";
 
-/// What released binaries have and everyday builds leave out, because it takes long to compile.
-const RELEASED: &str = "parquet";
+/// What released binaries have and everyday builds leave out, because it takes long to compile: the stores of clouds, and
+/// Parquet files.
+const RELEASED: &str = "cloud,parquet";
 
 /// What the release ships beside the binary, with paths from the workspace's root.
 const SHIPPED: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "dist"];

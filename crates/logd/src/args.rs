@@ -4,6 +4,7 @@
 //! takes, and errors are the same. A flag wins over the file; a default over neither.
 
 mod file;
+mod kafka;
 pub(crate) mod mistake;
 mod sources;
 mod value;
@@ -15,6 +16,7 @@ use std::{
 
 pub(crate) use file::parse;
 use file::read;
+use kafka::KafkaArgs;
 use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 use sources::Sources;
@@ -43,8 +45,9 @@ use crate::{
         connection::{Limits, LongLines},
         tls::{ClientAuth, Files},
     },
-    ship::kafka,
+    ship::kafka::Settings as KafkaSettings,
     tool::{query::QueryArgs, shown::Shown},
+    upload::place::{Place, place},
 };
 
 /// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
@@ -106,6 +109,14 @@ pub(crate) enum Tool {
     /// Check every segment against its checksums
     Verify {
         /// The directory of a daemon, which may run
+        directory: PathBuf,
+    },
+    /// Bring uploaded segments back, each checked against its checksums
+    Fetch {
+        /// The URL of --upload, with the name of the daemon's directory if there are several
+        #[arg(value_name = "URL", value_parser = place)]
+        place: Place,
+        /// A directory for the segments; made if it is not there
         directory: PathBuf,
     },
 }
@@ -301,13 +312,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     intake_connections: Option<u32>,
 
-    /// Send stored lines to Kafka: these are brokers of it; it goes with --kafka-topic [default: none]
-    #[arg(long, value_name = "HOST:PORT,...", value_parser = kafka::brokers)]
-    kafka: Option<kafka::Brokers>,
+    #[command(flatten)]
+    kafka: KafkaArgs,
 
-    /// The topic that gets the lines; it has to exist
-    #[arg(long, value_name = "TOPIC", value_parser = kafka::topic)]
-    kafka_topic: Option<String>,
+    /// Copy sealed segments to object storage: file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
+    /// az://CONTAINER/PREFIX; credentials are in environment variables [default: none]
+    #[arg(long, value_name = "URL", value_parser = place)]
+    upload: Option<Place>,
 
     /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
@@ -368,7 +379,8 @@ pub(crate) struct Options {
     pub(crate) fluent_intake: Option<SocketAddr>,
     pub(crate) intake_connections: u32,
     pub(crate) tenants: Vec<Rule>,
-    pub(crate) kafka: Option<kafka::Settings>,
+    pub(crate) kafka: Option<KafkaSettings>,
+    pub(crate) upload: Option<Place>,
     pub(crate) live: Live,
 }
 
@@ -501,7 +513,8 @@ impl ServeArgs {
             fluent_intake,
             intake_connections: either!(intake_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
-            kafka: kafka_settings(either!(kafka), either!(kafka_topic), guarantee)?,
+            upload: either!(upload),
+            kafka: flags.kafka.decide(file.kafka, sources, guarantee)?,
             log: either!(log).unwrap_or(Form::Text),
             live: Live {
                 limits,
@@ -573,30 +586,6 @@ fn tls_files(
         (None, Some(_)) => usage("--tls-key needs --tls-cert"),
         (None, None) if client_ca.is_none() => Ok(None),
         (None, None) => usage("--tls-client-ca needs --tls-cert and --tls-key"),
-    }
-}
-
-/// What is said of Kafka, where it goes together.
-fn kafka_settings(
-    brokers: Option<kafka::Brokers>,
-    topic: Option<String>,
-    guarantee: Guarantee,
-) -> Result<Option<kafka::Settings>, LogdError> {
-    let usage = |text: &str| Err(LogdError::Usage(text.to_owned()));
-    match (brokers, topic) {
-        (None, None) if guarantee == Guarantee::Replicated => {
-            usage("--ack replicated needs --kafka and --kafka-topic")
-        }
-        (None, None) => Ok(None),
-        (Some(_), None) => usage("--kafka needs --kafka-topic"),
-        (None, Some(_)) => usage("--kafka-topic needs --kafka"),
-        (Some(_), Some(_)) if guarantee < Guarantee::Durable => usage(
-            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their \
-             numbers would be given to new ones",
-        ),
-        (Some(kafka::Brokers(brokers)), Some(topic)) => {
-            Ok(Some(kafka::Settings { brokers, topic }))
-        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     args::{Options, ServeArgs},
     clients::{names::Names, tenants::Tenants},
     disk::{
-        keeper::{self, Keeper, Tray},
+        keeper::{self, Copies, Keeper, Tray},
         segment::reading::reader,
         space::Floor,
         storage::{Shared, end_others},
@@ -39,6 +39,7 @@ use crate::{
         fleet::{Fleet, Shipping},
         progress::Streams,
     },
+    upload::uploader::{Uploader, Uploading},
     worker::{Order, Worker},
 };
 
@@ -58,23 +59,18 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     log::set_form(options.log);
     // Before anything is written: a limit on the size of files is a signal too.
     let signals = signals(true)?;
-    let plan = Plan {
-        name: "logd",
-        listen: options.listen,
-        listener: given_listener()?,
-        threads: options.threads,
-        connections_max,
-        engine: options.engine,
-        sqpoll: options.sqpoll,
-        say: Arc::new(|remark| log::remark("server", remark)),
-    };
-    let _lock = lock(&options.directory)?;
+    let plan = plan(options, connections_max)?;
+    let _lock = lock(&options.directory).map_err(|error| error.of("--dir"))?;
     let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
     let (shipping, shipped) = shipping(options)?;
+    let uploading = options.upload.as_ref();
+    let uploading = uploading.map(|place| Uploading::new(&options.directory, place)).transpose()?;
+    let uploads = uploading.as_ref().map(Uploading::uploads);
+    let copies = Copies { shipped: shipped.clone(), uploads: uploads.clone() };
     let live = Arc::new(Mutex::new(options.live.clone()));
     let (names, tenants) = remembered(options)?;
-    let keeper = keep(options, &live, (&names, &tenants), &shipped)?;
+    let keeper = keep(options, &live, (&names, &tenants), copies)?;
     let tray = (keeper.tray(), shipped.clone());
     let order = order(options, tray, &live, (names, tenants.clone()));
     let http = listen("--http", options.http)?;
@@ -90,8 +86,10 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
         engine: server.engine(),
         tenants,
         shipped,
+        uploads,
     };
     let fleet = shipping.map(Shipping::start).transpose()?;
+    let uploader = uploading.map(Uploading::start).transpose()?;
     let monitor = Monitor::new(panel.clone(), facts);
     // All threads before the first request, which takes one: the last there may be, and who has none
     // of its own ends.
@@ -107,7 +105,22 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     let served = server.serve(signals, || reload(args, options, &live, &panel));
     let taken = intake.map_or(Ok(()), Intake::finish);
     Fleet::finish(fleet, options.drain);
+    Uploader::finish(uploader);
     served.and(taken).and(keeper.finish())
+}
+
+/// What the server for lines needs.
+fn plan(options: &Options, connections_max: usize) -> Result<Plan, LogdError> {
+    Ok(Plan {
+        name: "logd",
+        listen: options.listen,
+        listener: given_listener()?,
+        threads: options.threads,
+        connections_max,
+        engine: options.engine,
+        sqpoll: options.sqpoll,
+        say: Arc::new(|remark| log::remark("server", remark)),
+    })
 }
 
 /// Listens on the address of an option, if there is one, and takes nothing yet.
@@ -136,18 +149,20 @@ fn shipping(options: &Options) -> Result<(Option<Shipping>, Option<Arc<Streams>>
     Ok((Some(shipping), Some(streams)))
 }
 
-/// Starts the thread that looks after segments. It keeps those that are not shipped.
+/// Starts the thread that looks after segments. It keeps those that are not shipped or uploaded.
 fn keep(
     options: &Options,
     live: &Arc<Mutex<Live>>,
     (names, tenants): (&Arc<Names>, &Arc<Tenants>),
-    shipped: &Option<Arc<Streams>>,
+    copies: Copies,
 ) -> Result<Keeper, LogdError> {
-    if let Some(shipped) = shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated) {
+    if let Some(shipped) =
+        copies.shipped.as_ref().filter(|_| options.guarantee == Guarantee::Replicated)
+    {
         names.wait_for(shipped.clone());
     }
     let (directory, live) = (&options.directory, live.clone());
-    Keeper::start(directory, live, tenants.clone(), names.clone(), shipped.clone())
+    Keeper::start(directory, live, tenants.clone(), names.clone(), copies)
 }
 
 /// What all threads are built from.
@@ -247,9 +262,11 @@ fn descriptors_beside(options: &Options) -> u64 {
     let requests = http::REQUESTS_MAX as u64 + ports * u64::from(options.intake_connections);
     let readers = options.http.map_or(0, |_| http::readers_descriptors(streams));
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
-    // A thread that ships reads two files, stores the cursor and has a connection or two.
-    let shipping = if options.kafka.is_some() { 6 * streams } else { 0 };
-    2 * segments + requests + readers + shipping
+    // A thread that ships reads two files, stores the cursor and has up to four connections.
+    let shipping = if options.kafka.is_some() { 8 * streams } else { 0 };
+    // The thread that uploads has a runtime, a file of a segment and of the store, and a few connections.
+    let uploading = if options.upload.is_some() { 16 } else { 0 };
+    2 * segments + requests + readers + shipping + uploading
 }
 
 /// Reads the options again and takes over those that may change.
@@ -296,6 +313,7 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
         ("intake-connections", before.intake_connections != after.intake_connections),
         ("tenant", before.tenants != after.tenants),
         ("kafka", before.kafka != after.kafka),
+        ("upload", before.upload != after.upload),
         ("whether there is TLS", before.live.tls.is_some() != after.live.tls.is_some()),
     ];
     all.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name)).collect()
@@ -322,10 +340,10 @@ fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
 }
 
 /// Makes the directory if it is not there, durably, and takes it for this daemon alone.
-fn lock(directory: &Path) -> Result<File, LogdError> {
+pub(crate) fn lock(directory: &Path) -> Result<File, LogdError> {
     if !directory.is_dir() {
         let made = std::fs::create_dir_all(directory);
-        made.map_err(|error| LogdError::on(directory, &error).of("--dir"))?;
+        made.map_err(|error| LogdError::on(directory, &error))?;
         // Its name, and those of all above it that may be new.
         let absolute =
             directory.canonicalize().map_err(|error| LogdError::on(directory, &error))?;
@@ -340,7 +358,7 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
     // Who can open it can lock it, and keep the daemon from its start.
     let own = 0o600;
     let made = File::options().write(true).create(true).truncate(false).mode(own).open(&path);
-    let made = made.map_err(|error| LogdError::on(&path, &error).of("--dir"))?;
+    let made = made.map_err(|error| LogdError::on(&path, &error))?;
     if let Err(error) = made.set_permissions(Permissions::from_mode(own)) {
         let path = path.display();
         log::remark("lock", format_args!("{path}: others may take it: {error}"));
@@ -354,10 +372,10 @@ fn lock(directory: &Path) -> Result<File, LogdError> {
     }
     locked.map_err(|error| match error {
         rustix::io::Errno::WOULDBLOCK => LogdError::Failed(format!(
-            "--dir {}: another daemon stores there: end it, or name another",
+            "{}: another daemon stores there: end it, or name another",
             directory.display()
         )),
-        error => LogdError::on(&path, &error.into()).of("--dir"),
+        error => LogdError::on(&path, &error.into()),
     })?;
     Ok(file)
 }

@@ -4,7 +4,7 @@
 //! changes a line that is JSON. It sends nothing to a client that did not ask for acknowledgements.
 //!
 //! Reading order: `args` and `live` (options), `guarantee`, `lines`, `clients`, `session` (the rules of a connection),
-//! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent Forward), `ship` (Kafka), `daemon` (locks, recovery
+//! `disk`, `worker` (one thread's loop), `intake` (HTTP, RELP, Fluent Forward), `ship` (Kafka), `upload` (object storage), `daemon` (locks, recovery
 //! and the end), `monitoring`, `tool` (cat, tail, query, verify), `error`, `fuzzing`. `ringwise-serve` has the threads and
 //! signals.
 
@@ -25,6 +25,7 @@ mod monitoring;
 mod session;
 mod ship;
 mod tool;
+mod upload;
 mod worker;
 
 use std::io::Write;

@@ -17,4 +17,4 @@ pub(crate) mod progress;
 pub(crate) mod shipment;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! `ringwise logd cat`, `tail`, `query` and `verify`.
+//! `ringwise logd cat`, `tail`, `query`, `verify` and `fetch`.
 
 mod follow;
 mod merge;
@@ -20,6 +20,7 @@ use crate::{
         source::{InDirectory, streams},
     },
     error::LogdError,
+    upload::fetch::fetch,
 };
 use follow::tail;
 use merge::{Wanted, write_merged};
@@ -41,6 +42,7 @@ pub(crate) fn run(tool: &Tool, out: &mut impl Write) -> Result<(), LogdError> {
         }
         Tool::Query(args) => query::run(args, out),
         Tool::Verify { directory } => verify_all(directory, out),
+        Tool::Fetch { place, directory } => fetch(place, directory, out),
     }
 }
 

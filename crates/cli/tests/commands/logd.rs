@@ -23,6 +23,7 @@ mod reload;
 mod storage;
 mod submission;
 mod threads;
+mod upload;
 
 use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
 

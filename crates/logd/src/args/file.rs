@@ -70,8 +70,9 @@ fn of_key(name: &str, value: &str, error: &clap::Error) -> String {
         };
     }
     let text = in_a_line(error);
-    // "invalid value 'x' for '--key <VALUE>': why"
-    let why = text.split_once(">': ").map_or(&*text, |(_, why)| why);
+    // "invalid value 'x' for '--key <VALUE>': why", or "...; [possible values: ...]"
+    let why =
+        text.split_once(">'").map_or(&*text, |(_, why)| why.trim_start_matches([':', ';', ' ']));
     format!("{name} = {value:?}: {why}")
 }
 

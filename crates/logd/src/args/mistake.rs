@@ -7,8 +7,7 @@ pub(crate) fn in_a_line(error: &clap::Error) -> String {
     // What follows is the usage and where the help is.
     let ends = ["\n\nUsage:", "\n\nFor more information"];
     let text = ends.iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
-    let lines = text.lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("[possible values: "));
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let (tips, wrong): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("tip: "));
     let wrong = wrong.join("; ");
     match (tips.first().and_then(|tip| tip.strip_prefix("tip: ")), error.kind()) {

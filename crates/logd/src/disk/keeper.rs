@@ -39,14 +39,16 @@ use crate::{
     error::LogdError,
     live::Live,
     monitoring::log,
-    ship::progress::Streams,
 };
 
 mod clock;
+#[cfg(test)]
+pub(crate) mod looks;
 mod unshipped;
 
 use clock::Clock;
-use unshipped::find_unshipped;
+pub(crate) use unshipped::Copies;
+use unshipped::{find_unshipped, waiting};
 
 /// How often it looks for segments to pack or remove.
 const LOOK_TIME: Duration = Duration::from_secs(1);
@@ -55,7 +57,7 @@ const REST_TIME: Duration = Duration::from_secs(60);
 /// How long after the start no name expires.
 const GRACE: Duration = Duration::from_secs(300);
 /// Threads that take lines go first.
-const NICENESS: i32 = 10;
+pub(crate) const NICENESS: i32 = 10;
 
 /// Segments of all threads that may wait for their seal. While there are as many, no batch begins, because
 /// each has two descriptors.
@@ -131,7 +133,7 @@ impl Keeper {
         live: Arc<Mutex<Live>>,
         tenants: Arc<Tenants>,
         names: Arc<Names>,
-        shipped: Option<Arc<Streams>>,
+        copies: Copies,
     ) -> Result<Keeper, LogdError> {
         let (tray, asked) = Tray::new();
         let must_end = Arc::new(AtomicBool::new(false));
@@ -162,7 +164,7 @@ impl Keeper {
                 live,
                 tenants,
                 names,
-                shipped,
+                copies,
                 must_end,
                 ends,
                 resting,
@@ -257,8 +259,7 @@ struct Work {
     live: Arc<Mutex<Live>>,
     tenants: Arc<Tenants>,
     names: Arc<Names>,
-    /// How far streams are shipped, if they are.
-    shipped: Option<Arc<Streams>>,
+    copies: Copies,
     must_end: Arc<AtomicBool>,
     /// What the indexes of sealed segments say, which were read once.
     ends: HashMap<(Stream, u64), Ended>,
@@ -275,6 +276,7 @@ struct Files {
     has_plain: bool,
     has_packed: bool,
     has_index: bool,
+    is_uploaded: bool,
 }
 
 /// What an index says of its segment.
@@ -357,6 +359,7 @@ impl Work {
                 stuck.insert(segment.stream);
             }
         }
+        self.tell_waiting(&all, &kept, &gone, care.pack_level.is_some());
         if care.pack_level.is_none() {
             return Ok(VecDeque::new());
         }
@@ -369,6 +372,26 @@ impl Work {
                 && !gone.contains(&key)
         });
         Ok(plain.map(|(&key, files)| Plain { key, bytes: files.bytes }).collect())
+    }
+
+    /// Tells the thread that uploads what there is for it.
+    fn tell_waiting(
+        &self,
+        all: &BTreeMap<(Stream, u64), Files>,
+        kept: &[Kept],
+        gone: &[Kept],
+        packs: bool,
+    ) {
+        let Some(uploads) = &self.copies.uploads else { return };
+        let gone: HashSet<_> = gone.iter().map(|one| (one.stream, one.serial)).collect();
+        let is_settled = |one: &Kept| {
+            let key = (one.stream, one.serial);
+            let is_packed = !packs || all.get(&key).is_some_and(|files| files.has_packed);
+            self.ends.contains_key(&key) && is_packed
+        };
+        let mut found = waiting(kept, is_settled, |ended_ms| self.clock.age_ms(ended_ms));
+        found.retain(|one| !gone.contains(&one.segment));
+        uploads.found(found);
     }
 
     /// Lets names expire, but not right after the start: their clients have to come back first.
@@ -390,11 +413,16 @@ impl Work {
     fn find(&self) -> Result<BTreeMap<(Stream, u64), Files>, LogdError> {
         let failed = |error: std::io::Error| LogdError::on(&self.directory, &error);
         let mut all: BTreeMap<(Stream, u64), Files> = BTreeMap::new();
+        let mut uploaded = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Some((stream, serial, part)) = entry.file_name().to_str().and_then(parse) else {
                 continue;
             };
+            if part == Part::Uploaded {
+                uploaded.push((stream, serial));
+                continue;
+            }
             // It was removed meanwhile.
             let Ok(metadata) = entry.metadata() else { continue };
             let files = all.entry((stream, serial)).or_default();
@@ -403,7 +431,16 @@ impl Work {
                 Part::Data => files.has_plain = true,
                 Part::Packed => files.has_packed = true,
                 Part::Index => files.has_index = true,
-                Part::Torn | Part::Packing => {}
+                Part::Torn | Part::Packing | Part::Uploaded => {}
+            }
+        }
+        for key in uploaded {
+            match all.get_mut(&key) {
+                Some(files) => files.is_uploaded = true,
+                // The segment was removed while it was uploaded. Its record would look like a segment.
+                None => {
+                    drop(fs::remove_file(self.directory.join(key.0.file(key.1, Part::Uploaded))))
+                }
             }
         }
         find_unlisted(&self.directory, &mut all);
@@ -421,20 +458,22 @@ impl Work {
             lines.push((first_line, line_end));
             // A segment that was never sealed ended when it was last written to.
             let dead_ms = || (!is_last).then(|| self.modified_ms((stream, serial)));
+            let has_lines = files.has_plain || files.has_packed;
             kept.push(Kept {
                 stream,
                 serial,
                 bytes: files.bytes,
                 ended_ms: sealed_ms.or_else(dead_ms),
-                has_lines: files.has_plain || files.has_packed,
+                has_lines,
                 is_marked,
                 is_last,
                 keeps_index: false,
                 is_unshipped: false,
+                is_unuploaded: has_lines && !files.is_uploaded && self.copies.uploads.is_some(),
                 tenants,
             });
         }
-        if let Some(shipped) = &self.shipped {
+        if let Some(shipped) = &self.copies.shipped {
             find_unshipped(&mut kept, &lines, shipped);
         }
         kept
@@ -499,6 +538,9 @@ impl Work {
         if self.is_resting(key) {
             return false;
         }
+        // It may be uploaded since the directory was listed.
+        let record = self.directory.join(name.file(segment.serial, Part::Uploaded));
+        let is_unuploaded = segment.is_unuploaded && !record.exists();
         let name = name.file(segment.serial, Part::Data);
         let removed = remove(&mut self.local, &self.directory, segment);
         // The mark may be set now.
@@ -510,13 +552,14 @@ impl Work {
                 self.tenants.removed(&segment.tenants);
                 log::remark("segments", format_args!("{}: removed, by retention", name.display()));
                 if segment.is_unshipped {
-                    let name = name.display();
-                    log::remark(
-                        "lost",
-                        format_args!(
-                            "{name}: removed before it was shipped, because of --retain-size"
-                        ),
-                    );
+                    tell_lost(&name, "shipped", "--retain-size");
+                }
+                if let Some(uploads) = self.copies.uploads.as_ref().filter(|_| is_unuploaded) {
+                    uploads.lose();
+                    let is_lines = segment.stream.content == Content::Lines;
+                    let limit =
+                        if is_lines { "--retain-size" } else { "--retain-dead or --retain-size" };
+                    tell_lost(&name, "uploaded", limit);
                 }
             }
             // Descriptors will be closed. A rest would keep all of the stream, and a disk full of dead letters full.
@@ -557,6 +600,11 @@ impl Work {
             Err(error) => self.rest(key, &name, &format!("not packed: {error}")),
         }
     }
+}
+
+fn tell_lost(name: &Path, done: &str, limit: &str) {
+    let name = name.display();
+    log::remark("lost", format_args!("{name}: removed before it was {done}, because of {limit}"));
 }
 
 /// Looks for files of lines that were not listed. A listing takes time, and misses some of the names that are

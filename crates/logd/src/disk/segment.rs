@@ -5,10 +5,11 @@
 //! entry covers were never acknowledged as durable. A stream is the segments of one thread; its lines are numbered.
 //!
 //! Reading order: `format` (names, entries and records), `scan` (which batches are whole), `call` (blocking syscalls),
-//! `writing`, `recovery` (at a start), `pack`, `retention`, then `reading`.
+//! `writing`, `recovery` (at a start), `frame` and `pack`, `retention`, then `reading`.
 
 pub(crate) mod call;
 pub(crate) mod format;
+pub(crate) mod frame;
 pub(crate) mod pack;
 pub(crate) mod reading;
 pub(crate) mod recovery;

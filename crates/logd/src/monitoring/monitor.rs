@@ -23,6 +23,7 @@ use crate::{
     guarantee::Guarantee,
     monitoring::{log, stats::Stats},
     ship::progress::Streams,
+    upload::progress::Uploads,
 };
 
 /// How often it takes a sample.
@@ -68,6 +69,8 @@ pub(crate) struct Facts {
     pub(crate) tenants: Arc<Tenants>,
     /// How far streams are shipped, if they are.
     pub(crate) shipped: Option<Arc<Streams>>,
+    /// What is uploaded, if segments are.
+    pub(crate) uploads: Option<Arc<Uploads>>,
 }
 
 impl Monitor {

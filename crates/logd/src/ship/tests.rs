@@ -47,11 +47,11 @@ use crate::{
     session::connection::Batch,
 };
 
-const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
+pub(crate) const STREAM: Stream = Stream { content: Content::Lines, number: 0 };
 
 /// A directory, and the thread that writes to it.
-pub(super) struct World {
-    pub(super) directory: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
     shared: Shared,
     storage: Storage,
     local: Local,
@@ -59,9 +59,11 @@ pub(super) struct World {
     streams: Arc<Streams>,
     cursor: Arc<Mutex<Cursor>>,
     /// All lines that were stored.
-    pub(super) lines: Vec<Vec<u8>>,
+    pub(crate) lines: Vec<Vec<u8>>,
     random: fastrand::Rng,
 }
+
+const NAMES: (&str, &str) = ("test", "another test");
 
 fn local() -> Local {
     Local::builder().backend(BackendChoice::Classic).build().unwrap()
@@ -73,7 +75,7 @@ fn limits() -> Limits {
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let directory = tempfile::tempdir().unwrap();
         let (tray, asked) = Tray::new();
         let streams = Arc::new(Streams::default());
@@ -86,7 +88,7 @@ impl World {
             shipped: Some(streams.clone()),
         };
         let storage = Storage::open(&shared, 0, limits()).unwrap();
-        let cursor = Arc::new(Mutex::new(Cursor::open(directory.path(), "test").unwrap()));
+        let cursor = Arc::new(Mutex::new(Cursor::open(directory.path(), NAMES).unwrap()));
         let (lines, random) = (Vec::new(), fastrand::Rng::with_seed(seed));
         World { directory, shared, storage, local: local(), asked, streams, cursor, lines, random }
     }
@@ -96,7 +98,7 @@ impl World {
     }
 
     /// Stores a batch of up to five lines.
-    pub(super) fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         let (mut batch, from) = (Batch::default(), self.lines.len());
         for number in from..from + self.random.usize(1..6) {
             let line = format!("[{number},\"{}\"]", "x".repeat(self.random.usize(..120)));
@@ -130,7 +132,7 @@ impl World {
     }
 
     /// Ends the thread that writes without a seal, and starts another.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.storage = Storage::open(&self.shared, 0, limits()).unwrap();
     }
 
@@ -144,7 +146,7 @@ impl World {
 
     /// Begins to ship, where the cursor says.
     pub(super) fn lane<D: Destination>(&self, destination: D) -> Lane<D> {
-        let cursor = Cursor::open(self.directory.path(), "test").unwrap();
+        let cursor = Cursor::open(self.directory.path(), NAMES).unwrap();
         let follower = Follower::new(self.directory.path(), STREAM, cursor.line(0));
         *self.cursor.lock().unwrap() = cursor;
         Lane::new(0, follower, destination, (self.progress(), self.cursor.clone()))
@@ -209,9 +211,9 @@ impl Memory {
 }
 
 impl Destination for Memory {
-    fn connect(&mut self) -> Result<(), Trouble> {
+    fn connect(&mut self) -> Result<Option<u64>, Trouble> {
         self.in_flight.clear();
-        self.call().map_or(Ok(()), |_| Err(Trouble("connect".to_owned())))
+        self.call().map_or(Ok(None), |_| Err(Trouble("connect".to_owned())))
     }
 
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble> {
@@ -227,11 +229,11 @@ impl Destination for Memory {
         loss.map_or(Ok(()), |_| Err(Trouble("send".to_owned())))
     }
 
-    fn receive(&mut self, _wait: Duration) -> Result<bool, Trouble> {
+    fn receive(&mut self, _wait: Duration) -> Result<usize, Trouble> {
         if self.call().is_some() {
             return Err(Trouble("receive".to_owned()));
         }
-        Ok(self.in_flight.pop_front().is_some())
+        Ok(usize::from(self.in_flight.pop_front().is_some()))
     }
 
     fn window(&self) -> usize {
@@ -288,7 +290,7 @@ fn run(faults: Option<(Faults, Loss)>, seed: u64, has_crashes: bool) -> (World, 
 }
 
 /// How many random programs run: more where asked for.
-fn seeds() -> u64 {
+pub(crate) fn seeds() -> u64 {
     std::env::var("RINGWISE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 

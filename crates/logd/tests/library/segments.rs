@@ -11,9 +11,9 @@ use std::{
 
 use crate::daemon::{Daemon, command, stored, tool, wait_until};
 
-/// Old segments, and how long each is: packing one takes a second or so.
-const SEGMENTS: u64 = 6;
-const SEGMENT_BYTES: usize = 4 << 20;
+/// Old segments, and how long each is: packing one takes half a second or so, and many times that on a busy machine.
+const SEGMENTS: u64 = 12;
+const SEGMENT_BYTES: usize = 2 << 20;
 
 fn start(directory: &Path, flags: &[&str]) -> Daemon {
     // The segments of one thread are looked at.

@@ -1,4 +1,6 @@
-//! Which segments have lines that are still to be shipped. It reads no files.
+//! Which segments have lines that are still to be shipped, or are still to be uploaded. It reads no files.
+
+use std::sync::Arc;
 
 use crate::{
     disk::segment::{
@@ -6,7 +8,35 @@ use crate::{
         retention::Kept,
     },
     ship::progress::Streams,
+    upload::progress::{Uploads, Waiting},
 };
+
+/// How long a segment may wait for its seal, or to be packed, before its upload stops waiting for that.
+const SETTLE_MS: u64 = 60_000;
+
+/// Where copies of lines go, if anywhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies {
+    /// How far streams are shipped.
+    pub(crate) shipped: Option<Arc<Streams>>,
+    /// What is uploaded.
+    pub(crate) uploads: Option<Arc<Uploads>>,
+}
+
+/// Lists the ended segments that are still to be uploaded. `is_settled` tells whether a segment is sealed, and packed if
+/// it will be.
+pub(super) fn waiting(
+    kept: &[Kept],
+    is_settled: impl Fn(&Kept) -> bool,
+    age_ms: impl Fn(u64) -> u64,
+) -> Vec<Waiting> {
+    let of = |one: &Kept| {
+        let ended_ms = one.ended_ms.filter(|_| one.is_unuploaded && !one.is_marked)?;
+        let is_ready = is_settled(one) || age_ms(ended_ms) > SETTLE_MS;
+        Some(Waiting { segment: (one.stream, one.serial), bytes: one.bytes, ended_ms, is_ready })
+    };
+    kept.iter().filter_map(of).collect()
+}
 
 /// Marks the segments with lines that are not shipped. `lines` has each segment's first line and the line after its
 /// last one, as far as they are known.
@@ -42,6 +72,7 @@ mod tests {
             is_marked: false,
             is_last: false,
             is_unshipped: false,
+            is_unuploaded: false,
             keeps_index: false,
             tenants: Vec::new(),
         };

@@ -4,21 +4,16 @@
 //! of the index, and synced. Then it gets its name, and when the name is durable the plain file is removed. After a
 //! crash at any moment one of the two is whole.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::{io, path::Path};
 
 use ringwise::{Descriptor, Local, OpenOptions, Operation};
 
 use super::{
     call::{open, read, read_all, run, sync, sync_directory, unlink, write_all},
+    frame::{Checker, Packer},
     scan::{Scan, State},
 };
-use crate::disk::segment::format::{
-    entry::Entry,
-    name::{Part, Stream},
-};
+use crate::disk::segment::format::name::{Part, Stream};
 
 /// Bytes to pack before the next check whether to stop.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -59,11 +54,11 @@ pub(crate) fn pack(
     let part = path(Part::Packing);
     let new = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o640);
     let packed = open(local, &part, new).map_err(told)?;
-    let mut packer = Packer { local: &mut *local, scan: &scan, level, must_stop };
-    let outcome = packer.write(&plain, &packed).and_then(|outcome| {
+    let mut packing = Packing { local: &mut *local, scan: &scan, level, must_stop };
+    let outcome = packing.write(&plain, &packed).and_then(|outcome| {
         let Outcome::Packed { into, .. } = outcome else { return Ok(outcome) };
-        sync(packer.local, &packed).map_err(told)?;
-        let is_right = packer.is_right(&packed, into)?;
+        sync(packing.local, &packed).map_err(told)?;
+        let is_right = packing.is_right(&packed, into)?;
         is_right.then_some(outcome).ok_or_else(|| "the packed file reads back wrong".to_owned())
     });
     let Ok(Outcome::Packed { .. }) = outcome else {
@@ -77,121 +72,56 @@ pub(crate) fn pack(
 }
 
 /// The state of a packing.
-struct Packer<'a> {
+struct Packing<'a> {
     local: &'a mut Local,
     scan: &'a Scan,
     level: i32,
     must_stop: &'a mut dyn FnMut() -> bool,
 }
 
-impl Packer<'_> {
+impl Packing<'_> {
     /// Writes the frame.
     fn write(&mut self, plain: &Descriptor, packed: &Descriptor) -> Result<Outcome, String> {
-        let mut encoder =
-            zstd::stream::write::Encoder::new(Vec::new(), self.level).map_err(failed)?;
-        encoder.include_checksum(true).map_err(failed)?;
-        encoder.set_pledged_src_size(Some(self.scan.end())).map_err(failed)?;
-        let mut sums = Sums::new(&self.scan.batches);
+        let mut packer = Packer::new(self.scan, self.level).map_err(failed)?;
         let (mut at, mut into) = (0, 0);
         while at < self.scan.end() {
             if (self.must_stop)() {
                 return Ok(Outcome::Stopped);
             }
-            let (mut encoded, end) = (Ok(()), self.scan.end().min(at + CHUNK_BYTES));
+            let (mut taken, end) = (Ok(Vec::new()), self.scan.end().min(at + CHUNK_BYTES));
             let count = read(self.local, plain, at, end, |bytes| {
-                sums.take(bytes);
-                if encoded.is_ok() {
-                    encoded = encoder.write_all(bytes);
+                if let Ok(frame) = &mut taken {
+                    match packer.take(bytes) {
+                        Ok(more) => frame.extend(more),
+                        Err(error) => taken = Err(error),
+                    }
                 }
             });
-            encoded.map_err(failed)?;
+            let frame = taken.map_err(failed)?;
             match count.map_err(told)? {
                 0 => return Ok(Outcome::Refused),
                 count => at += count,
             }
-            let bytes = std::mem::take(encoder.get_mut());
-            write_all(self.local, packed, &bytes, into).map_err(told)?;
-            into += bytes.len() as u64;
+            write_all(self.local, packed, &frame, into).map_err(told)?;
+            into += frame.len() as u64;
         }
-        if !sums.are_right() {
-            return Ok(Outcome::Refused);
-        }
-        let bytes = encoder.finish().map_err(failed)?;
-        write_all(self.local, packed, &bytes, into).map_err(told)?;
-        Ok(Outcome::Packed { from: at, into: into + bytes.len() as u64 })
+        let Some(rest) = packer.finish().map_err(failed)? else { return Ok(Outcome::Refused) };
+        write_all(self.local, packed, &rest, into).map_err(told)?;
+        Ok(Outcome::Packed { from: at, into: into + rest.len() as u64 })
     }
 
     /// Whether a packed file matches the index.
     fn is_right(&mut self, packed: &Descriptor, end: u64) -> Result<bool, String> {
-        let sums = Sums::new(&self.scan.batches);
-        let mut decoder = zstd::stream::write::Decoder::new(sums).map_err(failed)?;
-        let mut decoded = Ok(());
-        let count = read(self.local, packed, 0, end, |bytes| {
-            if decoded.is_ok() {
-                decoded = decoder.write_all(bytes);
-            }
-        });
-        count.map_err(told)?;
-        let flushed = decoded.and_then(|()| decoder.flush());
-        Ok(flushed.is_ok() && decoder.get_ref().are_right())
+        let mut checker = Checker::new(self.scan).map_err(failed)?;
+        read(self.local, packed, 0, end, |bytes| checker.take(bytes)).map_err(told)?;
+        Ok(checker.is_right())
     }
 }
 
 fn failed(error: io::Error) -> String {
-    format!("zstd: {error}")
+    error.to_string()
 }
 
 fn told(error: ringwise::Error) -> String {
     error.to_string()
-}
-
-/// Compares the checksums of batches with bytes that come in order, in pieces of any size.
-struct Sums<'a> {
-    batches: &'a [Entry],
-    /// Bytes of the current batch so far.
-    done: u64,
-    sum: crc32fast::Hasher,
-    is_wrong: bool,
-}
-
-impl<'a> Sums<'a> {
-    fn new(batches: &'a [Entry]) -> Sums<'a> {
-        Sums { batches, done: 0, sum: crc32fast::Hasher::new(), is_wrong: false }
-    }
-
-    fn take(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let Some((batch, others)) = self.batches.split_first() else {
-                // There are more bytes than the batches have.
-                self.is_wrong = true;
-                return;
-            };
-            let left = usize::try_from(batch.bytes - self.done).unwrap_or(usize::MAX);
-            let (own, after) = bytes.split_at(left.min(bytes.len()));
-            self.sum.update(own);
-            self.done += own.len() as u64;
-            bytes = after;
-            if self.done == batch.bytes {
-                let sum = std::mem::take(&mut self.sum).finalize();
-                self.is_wrong |= sum != batch.checksum;
-                (self.batches, self.done) = (others, 0);
-            }
-        }
-    }
-
-    /// Whether all batches were complete and had the right checksum.
-    fn are_right(&self) -> bool {
-        self.batches.is_empty() && !self.is_wrong
-    }
-}
-
-impl Write for Sums<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.take(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -7,7 +7,7 @@
 //! the lines of each tenant have expired by that tenant's rule. If an older segment has not expired then, the index
 //! stays until that one is removed, so that there is no gap.
 //!
-//! Lines that are still to be shipped do not expire. The limit of size holds for them too, after all others.
+//! Lines that are still to be shipped or uploaded do not expire. The limit of size holds for them too, after all others.
 //!
 //! Before a segment's lines are removed, the head of its index records the removal. `verify` reports any other missing
 //! file as a loss. A head is 64 bytes within one sector, and a sector is written whole or not at all.
@@ -58,10 +58,19 @@ pub(crate) struct Kept {
     pub(crate) is_last: bool,
     /// Whether it has lines that are still to be shipped.
     pub(crate) is_unshipped: bool,
+    /// Whether it is still to be uploaded.
+    pub(crate) is_unuploaded: bool,
     /// Whether its index stays when its lines are removed. [`overdue`] decides this.
     pub(crate) keeps_index: bool,
     /// Bytes of lines of each tenant, by the tenant's place in the list. Empty if tenants have no rules.
     pub(crate) tenants: Vec<(usize, u64)>,
+}
+
+impl Kept {
+    /// Whether somebody waits for it.
+    fn is_awaited(&self) -> bool {
+        self.is_unshipped || self.is_unuploaded
+    }
 }
 
 /// Lists the segments to remove, oldest first. `all` is ordered by stream. `age_ms` returns the age of a time in
@@ -79,9 +88,10 @@ pub(crate) fn overdue(
     let mut ended: Vec<&Kept> = ended.iter().filter(|one| one.ended_ms.is_some()).collect();
     let old = expired(&mut ended, policy.age, tenants, age_ms);
     let is_old = |one: &Kept| old.contains(&(one.stream, one.serial));
-    // Expired segments come before segments that are removed for their size, and shipped ones before others.
+    // Expired segments come before segments that are removed for their size, and those that nobody waits for before
+    // others.
     ended.sort_by_key(|one| {
-        let kind = (!is_old(one), Reverse(one.stream.content), one.is_unshipped);
+        let kind = (!is_old(one), one.is_awaited(), Reverse(one.stream.content));
         (kind, one.ended_ms, one.stream, one.serial)
     });
     // The segments of each stream that are left.
@@ -133,7 +143,7 @@ fn expired(
         let is_known = !one.tenants.is_empty();
         let is_expired =
             (is_known && one.tenants.iter().all(is_over)) || (!is_known && is_old(age_max));
-        if is_expired && !one.is_unshipped {
+        if is_expired && !one.is_awaited() {
             expired.insert((one.stream, one.serial));
         }
         one.tenants.iter().for_each(|(place, bytes)| later[*place] += bytes);
@@ -190,7 +200,7 @@ pub(crate) fn remove(
         Err(error) if is_space(&error) => true,
         marked => marked.map(|()| false)?,
     };
-    for part in [Part::Data, Part::Packed, Part::Packing, Part::Torn] {
+    for part in [Part::Data, Part::Packed, Part::Packing, Part::Torn, Part::Uploaded] {
         unlink(local, &directory.join(segment.stream.file(segment.serial, part)))?;
     }
     if is_late {
@@ -227,6 +237,7 @@ mod tests {
             is_marked,
             is_last,
             is_unshipped: false,
+            is_unuploaded: false,
             keeps_index,
             tenants,
         }
@@ -306,15 +317,19 @@ mod tests {
         assert_eq!(serials(&all, age, 10_000), [(1, 0), (0, 0), (0, 1)]);
     }
 
-    /// Kafka is away: its lines wait for it, up to the limit of size.
+    /// Kafka is away: its lines wait for it, up to the limit of size. So do lines for object storage.
     #[test]
-    fn lines_that_are_to_be_shipped_go_last_and_only_for_size() {
-        let unshipped = |one: Kept| Kept { is_unshipped: true, ..one };
+    fn lines_that_are_to_be_shipped_or_uploaded_go_last_and_only_for_size() {
+        awaited_go_last(&|one| Kept { is_unshipped: true, ..one });
+        awaited_go_last(&|one| Kept { is_unuploaded: true, ..one });
+    }
+
+    fn awaited_go_last(awaited: &dyn Fn(Kept) -> Kept) {
         let all = [
-            unshipped(kept(0, 0, Some(1000), false)),
-            unshipped(kept(0, 1, Some(2000), false)),
+            awaited(kept(0, 0, Some(1000), false)),
+            awaited(kept(0, 1, Some(2000), false)),
             kept(1, 0, Some(3000), false),
-            unshipped(kept(1, 1, Some(4000), false)),
+            awaited(kept(1, 1, Some(4000), false)),
         ];
         let age = Policy { age: Some(Duration::ZERO), ..Policy::default() };
         assert_eq!(serials(&all, age, 9000), [(1, 0)]);
@@ -326,6 +341,25 @@ mod tests {
         let of_tenant = |one: Kept| Kept { tenants: vec![(0, 5)], ..one };
         let all = [of_tenant(all[2].clone()), of_tenant(all[3].clone())];
         assert_eq!(serials_of(&all, Policy::default(), &tenants, 90_000), [(1, 0)]);
+    }
+
+    #[test]
+    fn what_has_a_copy_goes_before_dead_letters_that_have_none() {
+        let letters = |serial, is_unuploaded| {
+            let stream = Stream { content: Content::DeadLetters, number: 0 };
+            Kept { stream, is_unuploaded, ..kept(0, serial, Some(1000), false) }
+        };
+        let all = [kept(0, 0, Some(2000), false), letters(0, true), letters(1, false)];
+        let bytes = |bytes| Policy { bytes: Some(bytes), ..Policy::default() };
+        let gone = |policy| {
+            let gone = overdue(&all, policy, &Tenants::new(&[]), |_| 0);
+            gone.iter().map(|one| (one.stream.content, one.serial)).collect::<Vec<_>>()
+        };
+        let order = [(Content::DeadLetters, 1), (Content::Lines, 0), (Content::DeadLetters, 0)];
+        assert_eq!(gone(bytes(0)), order);
+        let dead = |bytes| Policy { dead_bytes: Some(bytes), ..Policy::default() };
+        assert_eq!(gone(dead(100)), [(Content::DeadLetters, 1)]);
+        assert_eq!(gone(dead(99)), [(Content::DeadLetters, 1), (Content::DeadLetters, 0)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
         stats::{BOUNDS, COUNTERS, GAUGES},
     },
     ship::progress::{Progress, Streams},
+    upload::progress::Uploads,
 };
 
 /// Formats all metrics.
@@ -32,6 +33,9 @@ pub(super) fn text(monitor: &Monitor, sample: &Sample, readers: &Readers) -> Str
     tenants(&mut text, &monitor.facts.tenants);
     if let Some(streams) = &monitor.facts.shipped {
         shipped(&mut text, streams);
+    }
+    if let Some(uploads) = &monitor.facts.uploads {
+        uploaded(&mut text, uploads);
     }
     of_readers(&mut text, readers);
     let whole: [(&str, &str, u64); 4] = [
@@ -100,6 +104,38 @@ fn shipped(text: &mut String, streams: &Streams) {
             let value = value(&progress);
             let _ = writeln!(text, "logd_{name}{{stream=\"{number}\"}} {value}");
         }
+    }
+}
+
+/// A metric of uploads: its name, its kind, its help text, and how to read it.
+type UploadFigure = (&'static str, &'static str, &'static str, fn(&Uploads) -> u64);
+
+const OF_UPLOADS: [UploadFigure; 8] = [
+    ("segments_total", "counter", "Segments that were uploaded and checked", |it| {
+        it.segments.load(Ordering::Relaxed)
+    }),
+    ("bytes_total", "counter", "Bytes of their objects", |it| it.bytes.load(Ordering::Relaxed)),
+    ("errors_total", "counter", "Uploads that failed", |it| it.errors.load(Ordering::Relaxed)),
+    ("lost_segments_total", "counter", "Segments that were removed before their upload", |it| {
+        it.lost_segments.load(Ordering::Relaxed)
+    }),
+    (
+        "waiting_segments",
+        "gauge",
+        "Ended segments that are not uploaded",
+        Uploads::waiting_segments,
+    ),
+    ("waiting_bytes", "gauge", "Bytes of these", Uploads::waiting_bytes),
+    ("oldest_seconds", "gauge", "Seconds since the oldest of these ended", Uploads::oldest_seconds),
+    ("away", "gauge", "1 if the last upload failed", |it| u64::from(it.is_away())),
+];
+
+/// Formats the metrics of uploads.
+fn uploaded(text: &mut String, uploads: &Uploads) {
+    for (name, kind, help, value) in OF_UPLOADS {
+        let name = format!("upload_{name}");
+        head(text, &name, help, kind);
+        let _ = writeln!(text, "logd_{name} {}", value(uploads));
     }
 }
 

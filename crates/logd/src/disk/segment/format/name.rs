@@ -31,17 +31,20 @@ pub(crate) enum Part {
     Packed,
     /// A packed file that is being written.
     Packing,
+    /// The record that its lines and its index are in object storage.
+    Uploaded,
 }
 
 /// The first part of file names.
 const BEGINNINGS: [(&str, Content); 2] =
     [("lines", Content::Lines), ("dead", Content::DeadLetters)];
-const ENDINGS: [(&str, Part); 5] = [
+const ENDINGS: [(&str, Part); 6] = [
     ("ndjson", Part::Data),
     ("index", Part::Index),
     ("torn", Part::Torn),
     ("ndjson.zst", Part::Packed),
     ("ndjson.zst.part", Part::Packing),
+    ("uploaded", Part::Uploaded),
 ];
 
 fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], wanted: T) -> &'static str {
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written_and_no_others() {
         for content in [Content::Lines, Content::DeadLetters] {
-            for part in [Part::Data, Part::Index, Part::Torn, Part::Packed, Part::Packing] {
+            for (_, part) in ENDINGS {
                 for (number, serial) in [(0, 1), (7, 12_345_678_901), (1234, 0)] {
                     let stream = Stream { content, number };
                     let name = stream.file(serial, part);

@@ -220,7 +220,7 @@ fn files(simulation: &Simulation) -> Vec<(u64, Part, Vec<u8>)> {
                 let plain = plain.unwrap_or_else(|error| panic!("{name}: {error}"));
                 files.push((serial, Part::Data, plain));
             }
-            Part::Torn | Part::Packing => {}
+            Part::Torn | Part::Packing | Part::Uploaded => {}
         }
     }
     files
@@ -422,6 +422,7 @@ fn a_removal_that_is_cut_short_is_no_damage() {
                 is_marked: false,
                 is_last,
                 is_unshipped: false,
+                is_unuploaded: false,
                 keeps_index: is_last,
                 tenants: Vec::new(),
             };

@@ -1,0 +1,121 @@
+//! `ringwise logd --upload` to a directory, and `ringwise logd fetch`.
+
+use std::fs;
+
+use super::*;
+
+/// The URL of a directory.
+fn url(directory: &Path) -> String {
+    format!("file://{}", directory.display())
+}
+
+/// The sealed segments of which the directory has no record that they are uploaded.
+fn not_uploaded(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    let segments = names.iter().filter_map(|name| name.strip_suffix(".index"));
+    let waits = |segment: &&str| {
+        let index = fs::read(directory.join(format!("{segment}.index"))).unwrap_or_default();
+        let is_sealed = index.rchunks(64).next().is_some_and(|entry| entry.starts_with(b"RLS1"));
+        let has = |ending: &str| names.contains(&format!("{segment}.{ending}"));
+        is_sealed && (has("ndjson") || has("ndjson.zst")) && !has("uploaded")
+    };
+    segments.filter(waits).map(str::to_owned).collect()
+}
+
+/// Fetches into a new directory, and checks what is there.
+fn fetch(store: &Path) -> tempfile::TempDir {
+    let fetched = tempfile::tempdir().unwrap();
+    let output = logd(&["fetch", &url(store)], fetched.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    verify(fetched.path());
+    fetched
+}
+
+/// Retention removes at once what is uploaded, and the daemon is killed under load. All lines come back.
+#[test]
+fn uploaded_lines_come_back_whenever_the_daemon_is_killed() {
+    for (engine, pack) in ENGINES.into_iter().zip(["none", "1"]) {
+        let (directory, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let upload = url(store.path());
+        let flags = ["--segment-size", "1m", "--retain-age", "1ms", "--upload", &upload];
+        let flags = [&flags[..], &["--pack", pack]].concat();
+        let start = || start(engine, directory.path(), &flags);
+        let load = |(daemon, ()): &(_, _), place, seen: &_| load(daemon, place, seen);
+        let all = intake::kill_under_load(|| Some((start()?, ())), 3, load);
+        let Some(all) = all else { continue };
+        // One start seals what was open, and the other uploads it.
+        start().unwrap().end();
+        let daemon = start().unwrap();
+        wait_until("uploads", || not_uploaded(directory.path()).is_empty());
+        daemon.end();
+        let fetched = fetch(store.path());
+        let lines = cat(&[], fetched.path());
+        let place = |line: &String| {
+            let (numbers, _) = line.rsplit_once(",\"").unwrap();
+            let (round, number, sequence) = intake::place(&format!("{numbers}]"));
+            (round, number, sequence - 1)
+        };
+        let places: Vec<_> = lines.iter().map(place).collect();
+        intake::check_once_and_in_order(engine, &all, 1, &places);
+        let left = cat(&[], directory.path()).len();
+        assert!(left < lines.len(), "{engine}: retention removed nothing of {left} lines");
+    }
+}
+
+#[test]
+fn a_store_that_is_away_holds_nothing_up_and_is_told_once() {
+    let (directory, above) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = above.path().join("mounted");
+    let flags = ["--segment-size", "1", "--http", "127.0.0.1:0", "--retain-age", "1ms"];
+    let upload = url(&store);
+    let flags = [&flags[..], &["--upload", &upload]].concat();
+    let Some(mut daemon) = start("epoll", directory.path(), &flags) else { return };
+    let page = daemon.line();
+    let figure = |name: &str| {
+        let (text, start) = (ask(&page, "/metrics"), format!("logd_upload_{name} "));
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value.unwrap_or_else(|| panic!("no {name}: {text}")).parse::<u64>().unwrap()
+    };
+    let mut client = Client::new(&daemon, "LOGD 1\n");
+    for number in 1..=5_u64 {
+        writeln!(client.stream, "{number}").unwrap();
+        client.until(number);
+    }
+    wait_until("segments that wait", || figure("waiting_segments") == 5);
+    wait_until("failures", || figure("errors_total") >= 2 && figure("oldest_seconds") >= 1);
+    assert_eq!((figure("away"), figure("segments_total")), (1, 0));
+    assert!(figure("waiting_bytes") > 5 * 64);
+    assert_eq!(not_uploaded(directory.path()).len(), 5, "they are kept");
+    fs::create_dir(&store).unwrap();
+    wait_until("uploads", || figure("segments_total") == 5 && figure("waiting_segments") == 0);
+    assert_eq!(
+        (figure("away"), figure("oldest_seconds"), figure("lost_segments_total")),
+        (0, 0, 0)
+    );
+    assert!(figure("bytes_total") > 5 * 64);
+    let output = daemon.end();
+    for told in ["is no directory: make it, or mount it", "it works again"] {
+        assert_eq!(output.matches(told).count(), 1, "{output}");
+    }
+    assert_eq!(cat(&[], fetch(&store).path()), ["1", "2", "3", "4", "5"]);
+}
+
+#[test]
+fn a_build_without_clouds_says_which_build_has_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = ["--upload", "s3://bucket/logs", "--check", "--dir"];
+    for (output, does) in [
+        (logd(&own, directory.path()), "--upload"),
+        (logd(&["fetch", "s3://bucket/logs"], directory.path()), "fetch"),
+    ] {
+        let said = String::from_utf8(output.stderr).unwrap();
+        if cfg!(feature = "cloud") {
+            assert!(!said.contains("this build"), "{does}: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(2), "{does}: {said}");
+        assert!(said.contains("this build has only file://") && said.contains("released binaries"));
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

@@ -1,0 +1,187 @@
+//! What is fetched from the bucket is what was acknowledged, whatever failed meanwhile.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
+    path::Path,
+    process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    harness::daemon::{Daemon, ask, cat, connect, rounds},
+    server::{Gate, Server},
+};
+
+const BUCKET: &str = "logs";
+const URL: &str = "s3://logs/of/web";
+/// Larger than a part of 8 MiB, also when it is packed.
+const SEGMENT_SIZE: &str = "24m";
+/// Lines between two acknowledgements that the client waits for.
+const BLOCK: u64 = 1000;
+
+/// The command, as a client of the server.
+fn ringwise(gate: SocketAddr) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM,USR1,USR2", "--"]);
+    command.arg(env!("CARGO_BIN_EXE_ringwise"));
+    let endpoint = format!("http://{gate}");
+    command.envs([
+        ("AWS_ENDPOINT_URL", &*endpoint),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_TIMEOUT", "5s"),
+    ]);
+    command
+}
+
+/// A daemon of one thread that uploads and removes, and its status page.
+fn start(gate: SocketAddr, directory: &Path, more: &[&str]) -> (Daemon, String) {
+    let mut command = ringwise(gate);
+    command.args(["logd", "--listen", "127.0.0.1:0", "--engine", "epoll", "--threads", "1"]);
+    command.args(["--names", "anyone", "--http", "127.0.0.1:0", "--dir"]).arg(directory);
+    command.args(["--segment-size", SEGMENT_SIZE, "--retain-age", "1s", "--upload", URL]);
+    let mut daemon = Daemon::spawn(command.args(more), "epoll").unwrap();
+    let page = daemon.line();
+    (daemon, page)
+}
+
+fn figure(page: &str, name: &str) -> u64 {
+    let (text, start) = (ask(page, "/metrics"), format!("logd_upload_{name} "));
+    let value = text.lines().find_map(|line| line.strip_prefix(&start));
+    value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+}
+
+/// A line that packs badly. Its number tells its content.
+fn line(number: u64) -> String {
+    let mut random = fastrand::Rng::with_seed(number);
+    let words: String = (0..25).map(|_| format!("{:016x}", random.u64(..))).collect();
+    format!("[{number},\"{words}\"]")
+}
+
+/// Sends lines as one client with a name, to whichever daemon runs, until `count` are acknowledged.
+fn send(address: &Mutex<SocketAddr>, count: u64, acknowledged: &AtomicU64) {
+    while acknowledged.load(Ordering::Relaxed) < count {
+        // A daemon that is killed ends the connection anywhere.
+        if attempt(address, count, acknowledged).is_none() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn attempt(address: &Mutex<SocketAddr>, count: u64, acknowledged: &AtomicU64) -> Option<()> {
+    let address = *address.lock().unwrap();
+    std::net::TcpStream::connect(address).ok()?;
+    let mut stream = connect(address);
+    let mut answers = BufReader::new(stream.try_clone().ok()?).lines();
+    stream.write_all(b"LOGD 1 name=web\n").ok()?;
+    let hello = answers.next()?.ok()?;
+    let mut stored: u64 = hello.strip_prefix("H 1 durable ")?.parse().ok()?;
+    let first = stored;
+    while stored < count {
+        let end = count.min(stored + BLOCK);
+        let text: String = (stored..end).map(|number| line(number) + "\n").collect();
+        stream.write_all(text.as_bytes()).ok()?;
+        // Acknowledgements count the lines of this connection.
+        while stored < end {
+            stored = first + answers.next()?.ok()?.strip_prefix("A ")?.parse::<u64>().ok()?;
+            acknowledged.store(stored, Ordering::Relaxed);
+        }
+    }
+    Some(())
+}
+
+/// Waits until all sealed segments are uploaded.
+fn wait_until_uploaded(page: &str) {
+    let until = Instant::now() + Duration::from_secs(120);
+    // Before the first look nothing is known to wait.
+    thread::sleep(Duration::from_secs(3));
+    while figure(page, "waiting_segments") > 0 {
+        assert!(Instant::now() < until, "waited in vain: {}", ask(page, "/metrics"));
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Fetches into a new directory.
+fn fetch(gate: SocketAddr) -> tempfile::TempDir {
+    let fetched = tempfile::tempdir().unwrap();
+    let output = ringwise(gate).args(["logd", "fetch", URL]).arg(fetched.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fetched
+}
+
+/// The numbers of parts in which objects were sent, as their entity tags tell.
+fn parts(server: &Server) -> Vec<u64> {
+    let listing = server.ask("GET", &format!("/{BUCKET}?list-type=2&prefix=of/web/"));
+    let tags = listing.split("<ETag>").skip(1).map(|rest| rest.split("</ETag>").next().unwrap());
+    let parts = tags.map(|tag| tag.trim_matches(['"', '&']).replace("&quot;", ""));
+    parts.map(|tag| tag.split_once('-').map_or(1, |(_, count)| count.parse().unwrap())).collect()
+}
+
+fn compare(directory: &Path, count: u64) {
+    let lines = cat(&[], directory);
+    assert_eq!(lines.len() as u64, count);
+    for (number, found) in lines.iter().enumerate() {
+        assert_eq!(*found, line(number as u64));
+    }
+}
+
+/// The daemon is killed, and the server is cut off and hangs, while lines are stored, uploaded and removed.
+#[test]
+fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
+    let server = Server::start(BUCKET);
+    let gate = Gate::before(server.address());
+    let directory = tempfile::tempdir().unwrap();
+    let (mut daemon, mut page) = start(gate.address, directory.path(), &[]);
+    let (address, acknowledged) = (Mutex::new(daemon.address), AtomicU64::new(0));
+    let count = 100_000 * rounds() as u64;
+    let (mut kills, mut errors) = (0, 0);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&address, count, &acknowledged));
+        let mut random = fastrand::Rng::new();
+        while !sender.is_finished() || kills < rounds() {
+            thread::sleep(Duration::from_millis(random.u64(500..4000)));
+            match random.u8(..3) {
+                0 => gate.close(Duration::from_millis(random.u64(100..4000))),
+                1 => server.hang(Duration::from_millis(random.u64(100..8000))),
+                _ => {
+                    errors += figure(&page, "errors_total");
+                    daemon.signal("-KILL");
+                    daemon.child.wait().unwrap();
+                    kills += 1;
+                    let packs = if kills % 2 == 0 { "none" } else { "1" };
+                    (daemon, page) = start(gate.address, directory.path(), &["--pack", packs]);
+                    *address.lock().unwrap() = daemon.address;
+                }
+            }
+        }
+        sender.join().unwrap();
+    });
+    assert_eq!(acknowledged.load(Ordering::Relaxed), count);
+    // The end seals what is open, and the next start uploads it.
+    daemon.end();
+    (daemon, page) = start(gate.address, directory.path(), &[]);
+    wait_until_uploaded(&page);
+    assert_eq!(figure(&page, "lost_segments_total"), 0);
+    errors += figure(&page, "errors_total");
+    daemon.end();
+    let left = cat(&[], directory.path()).len();
+    let fetched = fetch(gate.address);
+    compare(fetched.path(), count);
+    let parts = parts(&server);
+    let largest = parts.iter().max().unwrap();
+    println!(
+        "{count} lines came back from {} objects, the largest of {largest} parts; {kills} kills, {errors} failed \
+         uploads, {left} lines left in the directory",
+        parts.len()
+    );
+    assert!(*largest > 1, "no object was sent in parts: {parts:?}");
+    assert!(left < count as usize, "nothing was removed");
+}

@@ -1,0 +1,68 @@
+//! The record beside a segment that object storage has it: `lines-000-0000000000.uploaded`.
+//!
+//! It is written when the objects were read back and found right, and nowhere else. Retention removes a segment without
+//! one only for size. A crash before it is durable means that the segment is uploaded again, under the same names.
+
+use std::{fs, path::Path};
+
+use crate::{
+    disk::segment::format::name::{Part, Stream, parse},
+    error::LogdError,
+    monitoring::log,
+    ship::cursor::write,
+};
+
+/// The first line.
+const TITLE: &str = "ringwise logd upload 1";
+
+/// Whether a segment has a record.
+pub(super) fn exists(directory: &Path, (stream, serial): (Stream, u64)) -> bool {
+    directory.join(stream.file(serial, Part::Uploaded)).exists()
+}
+
+/// Writes the record of a segment durably.
+///
+/// # Errors
+///
+/// It could not be written. There is no record then, or a whole one.
+pub(super) fn keep(
+    directory: &Path,
+    (stream, serial): (Stream, u64),
+    place: &str,
+) -> Result<(), LogdError> {
+    let name = stream.file(serial, Part::Uploaded);
+    write(directory, &name.to_string_lossy(), text(place).as_bytes())
+}
+
+fn text(place: &str) -> String {
+    format!("{TITLE}\n{place}\n")
+}
+
+/// Removes the records of other places, so that these segments are uploaded to this one.
+///
+/// # Errors
+///
+/// The directory cannot be read, or a record cannot be removed.
+pub(super) fn forget_others(directory: &Path, place: &str) -> Result<(), LogdError> {
+    let failed = |error| LogdError::on(directory, &error);
+    let mut count = 0;
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let Some((_, _, Part::Uploaded)) = name.to_str().and_then(parse) else { continue };
+        let path = directory.join(&name);
+        let failed = |error| LogdError::on(&path, &error);
+        if fs::read(&path).map_err(failed)? != text(place).as_bytes() {
+            fs::remove_file(&path).map_err(failed)?;
+            count += 1;
+        }
+    }
+    if count > 0 {
+        log::remark(
+            "upload",
+            format_args!(
+                "{count} segments were uploaded elsewhere: they are uploaded to {place} too"
+            ),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Requests to a store: each within a time, and objects in parts of a bounded size.
+//!
+//! A store retries a request by itself for a while. After that it is for the caller to try again later.
+
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use object_store::{Error, ObjectStore, ObjectStoreExt as _, buffered::BufWriter, path::Path};
+use tokio::io::AsyncWriteExt as _;
+
+use super::place::told;
+use crate::{
+    disk::segment::{frame::Checker, scan::Scan},
+    ship::destination::Trouble,
+};
+
+/// Parts of an upload in flight at a time.
+const IN_FLIGHT: usize = 2;
+/// Parts of an object. Stores allow 10,000 or more.
+const PARTS_MAX: u64 = 5000;
+/// No index is larger.
+const INDEX_BYTES_MAX: u64 = 256 << 20;
+
+/// Bounds of requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// An object with more bytes is sent in parts of this size, and objects are read in such parts. S3 takes no smaller
+    /// parts than 5 MiB.
+    pub(crate) part_bytes: u64,
+    /// How long an answer may take, with the store's own retries.
+    pub(crate) answer_time: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { part_bytes: 8 << 20, answer_time: Duration::from_secs(300) }
+    }
+}
+
+/// A store that may be far away.
+pub(super) struct Remote {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) bounds: Bounds,
+    /// Whether what is under way has to end.
+    pub(super) end: Arc<AtomicBool>,
+}
+
+impl Remote {
+    /// Waits for an answer, but not for ever.
+    async fn within<T, E: Display>(
+        &self,
+        request: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.bounds.answer_time, request).await {
+            Ok(answer) => answer.map_err(told),
+            Err(_) => Err(Trouble(format!("no answer within {:?}", self.bounds.answer_time))),
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Trouble> {
+        match self.end.load(Ordering::Relaxed) {
+            true => Err(Trouble("logd ends".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the size of an object, or nothing if there is none.
+    async fn size(&self, key: &Path) -> Result<Option<u64>, Trouble> {
+        let found = async {
+            match self.store.head(key).await {
+                Err(Error::NotFound { .. }) => Ok(None),
+                found => found.map(|meta| Some(meta.size)),
+            }
+        };
+        self.within(found).await
+    }
+
+    /// Reads an object of this size, in order.
+    pub(super) async fn read(
+        &self,
+        key: &Path,
+        size: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut at = 0;
+        while at < size {
+            self.go_on()?;
+            let end = size.min(at + self.bounds.part_bytes);
+            let bytes = self.within(self.store.get_range(key, at..end)).await?;
+            if bytes.len() as u64 != end - at {
+                let (count, wanted) = (bytes.len(), end - at);
+                return Err(Trouble(format!("{key}: the store gave {count} bytes of {wanted}")));
+            }
+            take(&bytes)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Reads an index, or returns nothing if there is none.
+    pub(super) async fn index(&self, key: &Path) -> Result<Option<Vec<u8>>, Trouble> {
+        let Some(size) = self.size(key).await? else { return Ok(None) };
+        if size > INDEX_BYTES_MAX {
+            return Err(Trouble(format!("{key}: {size} bytes are too many for an index")));
+        }
+        let mut index = Vec::new();
+        self.read(key, size, |bytes| {
+            index.extend_from_slice(bytes);
+            Ok(())
+        })
+        .await?;
+        Ok(Some(index))
+    }
+
+    /// Reads a frame. Returns its size if it is whole and its lines match the index. `take` gets all bytes.
+    pub(super) async fn check(
+        &self,
+        key: &Path,
+        scan: &Scan,
+        mut take: impl FnMut(&[u8]) -> Result<(), Trouble>,
+    ) -> Result<Option<u64>, Trouble> {
+        let Some(size) = self.size(key).await? else { return Ok(None) };
+        let mut checker = Checker::new(scan).map_err(told)?;
+        self.read(key, size, |bytes| {
+            checker.take(bytes);
+            take(bytes)
+        })
+        .await?;
+        Ok(checker.is_right().then_some(size))
+    }
+
+    /// Writes an object that fits into memory.
+    pub(super) async fn put(&self, key: &Path, bytes: Vec<u8>) -> Result<(), Trouble> {
+        self.within(self.store.put(key, bytes.into())).await.map(drop)
+    }
+
+    /// Writes an object of about this size, in parts if it is larger than one. `next` returns its bytes, or nothing at
+    /// the end. Returns the number of bytes. After an error there is no object, or the one from before.
+    pub(super) async fn send(
+        &self,
+        key: &Path,
+        size: u64,
+        mut next: impl FnMut() -> Result<Option<Vec<u8>>, Trouble>,
+    ) -> Result<u64, Trouble> {
+        let part_bytes = usize::try_from(self.bounds.part_bytes.max(size / PARTS_MAX));
+        let mut writer =
+            BufWriter::with_capacity(self.store.clone(), key.clone(), part_bytes.map_err(told)?)
+                .with_max_concurrency(IN_FLIGHT);
+        let mut sent = 0;
+        let filled = async {
+            while let Some(bytes) = next()? {
+                self.go_on()?;
+                sent += bytes.len() as u64;
+                self.within(writer.put(bytes.into())).await?;
+            }
+            Ok(())
+        };
+        if let Err(trouble) = filled.await {
+            // The store keeps the parts if this fails. A rule of the bucket removes them.
+            let _ = self.within(writer.abort()).await;
+            return Err(trouble);
+        }
+        self.within(writer.shutdown()).await?;
+        Ok(sent)
+    }
+}

@@ -1,0 +1,211 @@
+//! One segment or a few, and a store that fails at a chosen request.
+
+use std::{fs, sync::atomic::Ordering, time::Instant};
+
+use super::{
+    super::uploader::Uploader,
+    faulty::{FAULTS, Fault},
+    *,
+};
+use crate::disk::segment::format::name::Content;
+
+const FIRST: (Stream, u64) = (STREAM, 0);
+
+/// The property: whichever request fails, and however, a segment has its record only when the store has its copy, and
+/// the next attempts bring it there.
+#[test]
+fn whichever_request_fails_a_record_means_a_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let lines = write_sealed(directory, FIRST);
+    let index = fs::read(directory.join(STREAM.file(0, Part::Index))).unwrap();
+    let record = directory.join(STREAM.file(0, Part::Uploaded));
+    let attempt = |store: &Arc<Faulty>, what: &str| {
+        let mut work = work(directory, store);
+        work.uploads.found(vec![waiting(0)]);
+        let turn = work.turn();
+        let is_right = has_copy(store, FIRST, &lines, &index);
+        assert!(!record.exists() || is_right, "{what}: a record without a copy");
+        assert_eq!(turn == Turn::Worked, record.exists(), "{what}: {turn:?}");
+    };
+    let store = Faulty::new();
+    attempt(&store, "no fault");
+    let requests = store.requests();
+    assert!(requests > 12 && objects(&store).len() == 2, "{requests} requests");
+    for fault in FAULTS {
+        for place in 1..=requests {
+            let what = format!("{fault:?} at {place}");
+            fs::remove_file(&record).unwrap();
+            let store = Faulty::new();
+            store.fails(move |request, _| (request == place).then_some(fault));
+            attempt(&store, &what);
+            store.fails(|_, _| None);
+            if !record.exists() {
+                attempt(&store, &what);
+            }
+            assert!(record.exists(), "{what}: never uploaded");
+            assert!(has_copy(&store, FIRST, &lines, &index), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_always_fails_never_gets_a_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    write_sealed(directory, FIRST);
+    for fault in FAULTS {
+        let store = Faulty::new();
+        store.fails(move |_, _| Some(fault));
+        let mut work = work(directory, &store);
+        work.uploads.found(vec![waiting(0)]);
+        let mut pauses = Vec::new();
+        for _ in 0..3 {
+            let Turn::Failed(pause) = work.turn() else { panic!("{fault:?}: no failure") };
+            pauses.push(pause.as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4], "{fault:?}");
+        assert_eq!(recorded(directory), [], "{fault:?}");
+        let uploads = work.uploads.clone();
+        assert_eq!(uploads.errors.load(Ordering::Relaxed), 3, "{fault:?}");
+        assert!(uploads.is_away() && uploads.oldest_seconds() > 0, "{fault:?}");
+        store.fails(|_, _| None);
+        finish(&mut work);
+        assert_eq!(recorded(directory), [FIRST]);
+        assert!(!uploads.is_away() && uploads.waiting().is_empty());
+        let bytes: u64 = objects(&store).values().sum();
+        assert_eq!(uploads.bytes.load(Ordering::Relaxed), bytes);
+        fs::remove_file(directory.join(STREAM.file(0, Part::Uploaded))).unwrap();
+    }
+}
+
+/// A crash between the upload and the record: the copy is checked, and not made again.
+#[test]
+fn a_copy_without_a_record_is_only_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    write_sealed(directory, FIRST);
+    let store = Faulty::new();
+    let blocked = directory.join("lines-000-0000000000.uploaded.part");
+    fs::create_dir(&blocked).unwrap();
+    let mut first = work(directory, &store);
+    first.uploads.found(vec![waiting(0)]);
+    assert!(matches!(first.turn(), Turn::Failed(_)));
+    assert_eq!((objects(&store).len(), recorded(directory)), (2, vec![]));
+    fs::remove_dir(&blocked).unwrap();
+    let mut second = work(directory, &store);
+    second.uploads.found(vec![waiting(0)]);
+    let before = runtime().block_on(store.inner.head(&key(FIRST, Part::Packed))).unwrap();
+    finish(&mut second);
+    let after = runtime().block_on(store.inner.head(&key(FIRST, Part::Packed))).unwrap();
+    assert_eq!(before.e_tag, after.e_tag, "it was written again");
+    assert_eq!(recorded(directory), [FIRST]);
+}
+
+#[test]
+fn one_segment_that_always_fails_does_not_hold_up_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    (0..4).for_each(|serial| drop(write_sealed(directory, (STREAM, serial))));
+    // This one is damaged: a line is another.
+    let path = directory.join(STREAM.file(1, Part::Data));
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[30] ^= 1;
+    fs::write(&path, damaged).unwrap();
+    let store = Faulty::new();
+    store.fails(|_, key| key.as_ref().contains("0000000000").then_some(Fault::Before));
+    let mut work = work(directory, &store);
+    work.uploads.found((0..4).map(waiting).collect());
+    for _ in 0..6 {
+        work.turn();
+    }
+    assert_eq!(recorded(directory), [(STREAM, 2), (STREAM, 3)]);
+    assert!(objects(&store).keys().all(|key| !key.contains("0000000001")), "damage is no copy");
+    store.fails(|_, _| None);
+    finish(&mut work);
+    assert_eq!(recorded(directory), [FIRST, (STREAM, 2), (STREAM, 3)]);
+}
+
+/// A directory was emptied, and kept its name. The old segments are still in the store, under the names of the new.
+#[test]
+fn a_copy_of_another_segment_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let store = Faulty::new();
+    let upload = || {
+        let mut work = work(directory, &store);
+        work.uploads.found(vec![waiting(0)]);
+        work.turn();
+        work.uploads.errors.load(Ordering::Relaxed)
+    };
+    let old = write_sealed(directory, FIRST);
+    let index = fs::read(directory.join(STREAM.file(0, Part::Index))).unwrap();
+    assert_eq!((upload(), recorded(directory)), (0, vec![FIRST]));
+    fs::remove_file(directory.join(STREAM.file(0, Part::Uploaded))).unwrap();
+    // Of another millisecond.
+    std::thread::sleep(Duration::from_millis(2));
+    write_sealed(directory, FIRST);
+    assert_eq!((upload(), recorded(directory)), (1, vec![]));
+    assert!(has_copy(&store, FIRST, &old, &index));
+}
+
+/// An object without a whole index is what a crash left, and is replaced.
+#[test]
+fn a_half_written_index_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let lines = write_sealed(directory, FIRST);
+    let index = fs::read(directory.join(STREAM.file(0, Part::Index))).unwrap();
+    for len in [0, 63, 64, index.len() - 64] {
+        let store = Faulty::new();
+        let half = index[..len].to_vec();
+        runtime().block_on(store.inner.put(&key(FIRST, Part::Index), half.into())).unwrap();
+        let mut work = work(directory, &store);
+        work.uploads.found(vec![waiting(0)]);
+        finish(&mut work);
+        assert!(has_copy(&store, FIRST, &lines, &index), "{len} bytes");
+        fs::remove_file(directory.join(STREAM.file(0, Part::Uploaded))).unwrap();
+    }
+}
+
+#[test]
+fn another_place_gets_all_segments_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let dead = Stream { content: Content::DeadLetters, number: 0 };
+    write_sealed(directory, FIRST);
+    write_sealed(directory, (dead, 0));
+    let all = || vec![waiting(0), Waiting { segment: (dead, 0), ..waiting(0) }];
+    let upload = |store: &Arc<Faulty>, place: &str| {
+        let mut work = work_at(directory, store, place);
+        work.uploads.found(all());
+        finish(&mut work);
+        work.uploads.segments.load(Ordering::Relaxed)
+    };
+    let (one, other) = (Faulty::new(), Faulty::new());
+    assert_eq!([upload(&one, "s3://one/id"), upload(&one, "s3://one/id")], [2, 0]);
+    assert_eq!(upload(&other, "s3://other/id"), 2);
+    assert_eq!((objects(&one), recorded(directory).len()), (objects(&other), 2));
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_store_that_hangs() {
+    let directory = tempfile::tempdir().unwrap();
+    write_sealed(directory.path(), FIRST);
+    let store = Faulty::new();
+    store.fails(|_, _| Some(Fault::Hangs));
+    let shared: Arc<dyn ObjectStore> = store.clone();
+    let bounds = Bounds { answer_time: Duration::from_secs(60), ..BOUNDS };
+    let connect = Box::new(move || Ok(shared.clone()));
+    let work = Work::new(directory.path(), ("memory:///id".to_owned(), connect), bounds).unwrap();
+    work.uploads.found(vec![waiting(0)]);
+    let uploader = Uploader::start(work).unwrap();
+    let since = Instant::now();
+    while store.requests() == 0 {
+        assert!(since.elapsed().as_secs() < 20, "nothing is asked for");
+        std::thread::yield_now();
+    }
+    let since = Instant::now();
+    Uploader::finish(Some(uploader));
+    assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+}
