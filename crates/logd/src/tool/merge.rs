@@ -78,9 +78,9 @@ pub(super) fn write_merged(
             printer.skip(source.stream, &piece.missing);
         }
         let printed = if selection.is_everything() {
-            printer.print(&piece)
+            printer.print(source.stream, &piece)
         } else {
-            printer.print(&selection.select(&piece).piece)
+            printer.print(source.stream, &selection.select(&piece).piece)
         };
         if printed.map_err(|error| LogdError::output(&error))?.is_break() {
             return Ok(ControlFlow::Break(()));

@@ -17,8 +17,8 @@ use crate::{
 
 /// Takes lines, and says for how long they are wanted.
 pub(crate) trait Printer {
-    /// Prints the lines of a piece, and says whether to go on.
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>>;
+    /// Prints the lines of a piece of a stream, and says whether to go on.
+    fn print(&mut self, stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>>;
 
     /// Takes note of lines that are not printed, because they are not there or because there are too many.
     fn skip(&mut self, stream: Stream, lines: &Range<u64>);
@@ -38,7 +38,7 @@ pub(super) struct Plain<'a, W> {
 }
 
 impl<W: Write> Printer for Plain<'_, W> {
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+    fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         self.shown.print(piece, u64::MAX, &mut self.out)?;
         Ok(ControlFlow::Continue(()))
     }

@@ -2,8 +2,11 @@
 //! asks by the same options.
 //!
 //! `lanes` reads segments on several threads and gives what they find in order. `selection` finds lines in a batch.
+//! `table` writes them to a Parquet file.
 
 mod lanes;
+#[cfg(feature = "parquet")]
+mod table;
 
 use std::{
     collections::BTreeMap,
@@ -63,6 +66,10 @@ pub(crate) struct QueryArgs {
     /// Say on standard error what was read and how long it took
     #[arg(long)]
     stats: bool,
+    /// Write the lines to a Parquet file, with their numbers, times and senders
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"],
+          conflicts_with_all = ["count", "follow", "with_origin"])]
+    output: Option<Vec<OsString>>,
     /// Threads that read segments [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
@@ -133,6 +140,45 @@ impl QueryArgs {
 
 /// Runs a query as typed.
 pub(super) fn run(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdError> {
+    match args.output.as_deref() {
+        Some([format, path]) if format == "parquet" => write_table(args, Path::new(path)),
+        Some([format, _]) => {
+            let format = format.to_string_lossy();
+            Err(LogdError::Usage(format!("--output {format}: expected parquet and a file")))
+        }
+        _ => print(args, out),
+    }
+}
+
+/// Writes the lines to a file with columns.
+#[cfg(feature = "parquet")]
+fn write_table(args: &QueryArgs, path: &Path) -> Result<(), LogdError> {
+    let begin = Instant::now();
+    let shown = args.shown.clone().with_origins();
+    let args = &QueryArgs { shown, ..args.clone() };
+    let mut wanted = args.wanted();
+    wanted.selection.has_numbers = true;
+    let sources = args.sources(&wanted)?;
+    let mut table = table::Table::new(path, args.limit.unwrap_or(u64::MAX))?;
+    let Scanned { problems, counts, .. } =
+        scan(&sources, &wanted.selection, threads(args), &mut table)?;
+    let count = table.count;
+    table.finish()?;
+    if args.stats {
+        tell_counts(&counts, count, begin);
+    }
+    told(problems.iter())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn write_table(_: &QueryArgs, _: &Path) -> Result<(), LogdError> {
+    let text =
+        "--output parquet: this ringwise was built without it: build it with --features parquet";
+    Err(LogdError::Usage(text.to_owned()))
+}
+
+/// Prints the lines.
+fn print(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let begin = Instant::now();
     let directory = &*args.directory;
     let wanted = args.wanted();
@@ -190,7 +236,7 @@ struct Lines<'a, W> {
 }
 
 impl<W: Write> Printer for Lines<'_, W> {
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+    fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         let count = match self.args.count {
             true => piece.line_count.min(self.left),
             false => self.args.shown.print(piece, self.left, &mut self.out)?,
@@ -225,7 +271,7 @@ mod tests {
     struct Nobody;
 
     impl Printer for Nobody {
-        fn print(&mut self, _: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+        fn print(&mut self, _: Stream, _: &Piece<'_>) -> io::Result<ControlFlow<()>> {
             panic!("no line is selected");
         }
 

@@ -103,7 +103,7 @@ impl Newest {
 }
 
 impl Printer for Events<'_> {
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+    fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         let mut text = Vec::new();
         let count = self.args.print(piece, u64::MAX, &mut text)?;
         self.newest.take(&text, count);

@@ -102,7 +102,7 @@ impl<'a> Found<'a> {
 }
 
 impl Printer for Found<'_> {
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+    fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         // One more line than is wanted says whether there are more.
         let most = self.lines_max - self.lines + 1;
         let mut text = Vec::new();

@@ -229,9 +229,10 @@ impl Shared<'_> {
     fn print(&self, printer: &mut dyn Printer) -> Result<Scanned, LogdError> {
         let failed = |error: io::Error| LogdError::output(&error);
         let mut ledgers: Vec<Ledger> = self.streams.iter().map(|_| Ledger::default()).collect();
-        while let Some(pieces) = self.next_pieces(&mut ledgers, printer)? {
+        while let Some((row, pieces)) = self.next_pieces(&mut ledgers, printer)? {
+            let stream = self.streams[row].stream();
             for piece in pieces {
-                if printer.print(&piece).map_err(failed)?.is_break() {
+                if printer.print(stream, &piece).map_err(failed)?.is_break() {
                     return Ok(self.scanned(ledgers));
                 }
             }
@@ -245,12 +246,12 @@ impl Shared<'_> {
         Scanned { ends, problems: problems.collect(), counts: self.lock().counts }
     }
 
-    /// Waits for the next pieces in the order of all streams. Returns nothing at the end.
+    /// Waits for the next pieces in the order of all streams, which are of one. Returns nothing at the end.
     fn next_pieces(
         &self,
         ledgers: &mut [Ledger],
         printer: &mut dyn Printer,
-    ) -> Result<Option<Vec<Piece<'static>>>, LogdError> {
+    ) -> Result<Option<(usize, Vec<Piece<'static>>)>, LogdError> {
         let mut is_flushed = false;
         let mut state = self.lock();
         loop {
