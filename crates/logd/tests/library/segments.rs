@@ -42,7 +42,9 @@ fn is_sealed(directory: &Path, serial: u64) -> bool {
 fn what_is_to_be_sealed_does_not_wait_for_all_that_is_to_be_packed() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let daemon = start(directory, &["--segment-size", &(PART_BYTES / 2).to_string()]);
+    let size = (PART_BYTES / 2).to_string();
+    // All of it is stored, however slow the disk is.
+    let daemon = start(directory, &["--segment-size", &size, "--drain", "60s"]);
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..PARTS {
         let mut lines = Vec::with_capacity(PART_BYTES + 100);
