@@ -139,6 +139,20 @@ pub fn cat(arguments: &[&str], directory: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
+/// The sealed segments of which the directory has no record that they are uploaded.
+pub fn not_uploaded(directory: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    let segments = names.iter().filter_map(|name| name.strip_suffix(".index"));
+    let waits = |segment: &&str| {
+        let index = std::fs::read(directory.join(format!("{segment}.index"))).unwrap_or_default();
+        let is_sealed = index.rchunks(64).next().is_some_and(|entry| entry.starts_with(b"RLS1"));
+        let has = |ending: &str| names.contains(&format!("{segment}.{ending}"));
+        is_sealed && (has("ndjson") || has("ndjson.zst")) && !has("uploaded")
+    };
+    segments.filter(waits).map(str::to_owned).collect()
+}
+
 /// How often `logd` is killed under load in a test: more often where asked for.
 pub fn rounds() -> usize {
     let count = std::env::var("RINGWISE_ROUNDS").ok().and_then(|text| text.parse().ok());

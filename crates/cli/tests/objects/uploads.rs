@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    harness::daemon::{Daemon, ask, cat, connect, rounds},
+    harness::daemon::{Daemon, ask, cat, connect, not_uploaded, rounds},
     server::{Gate, Server},
 };
 
@@ -84,14 +84,13 @@ fn attempt(address: &Mutex<SocketAddr>, count: u64, acknowledged: &AtomicU64) ->
     stream.write_all(b"LOGD 1 name=web\n").ok()?;
     let hello = answers.next()?.ok()?;
     let mut stored: u64 = hello.strip_prefix("H 1 durable ")?.parse().ok()?;
-    let first = stored;
     while stored < count {
         let end = count.min(stored + BLOCK);
         let text: String = (stored..end).map(|number| line(number) + "\n").collect();
         stream.write_all(text.as_bytes()).ok()?;
-        // Acknowledgements count the lines of this connection.
+        // The lines of a name are numbered across connections.
         while stored < end {
-            stored = first + answers.next()?.ok()?.strip_prefix("A ")?.parse::<u64>().ok()?;
+            stored = answers.next()?.ok()?.strip_prefix("A ")?.parse().ok()?;
             acknowledged.store(stored, Ordering::Relaxed);
         }
     }
@@ -109,10 +108,8 @@ fn wait_long(what: &str, page: &str, done: impl Fn() -> bool) {
 }
 
 /// Waits until all sealed segments are uploaded.
-fn wait_until_uploaded(page: &str) {
-    // Before the first look nothing is known to wait.
-    thread::sleep(Duration::from_secs(3));
-    wait_long("uploads", page, || figure(page, "waiting_segments") == 0);
+fn wait_until_uploaded(page: &str, directory: &Path) {
+    wait_long("uploads", page, || not_uploaded(directory).is_empty());
 }
 
 /// Fetches into a new directory.
@@ -147,7 +144,7 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
     let directory = tempfile::tempdir().unwrap();
     let (mut daemon, mut page) = start(gate.address, directory.path(), &LARGE);
     let (address, acknowledged) = (Mutex::new(daemon.address), AtomicU64::new(0));
-    let count = 100_000 * rounds() as u64;
+    let count = 200_000 * rounds() as u64;
     let (mut kills, mut errors) = (0, 0);
     thread::scope(|scope| {
         let sender = scope.spawn(|| send(&address, count, &acknowledged));
@@ -179,7 +176,7 @@ fn acknowledged_lines_are_in_the_bucket_whatever_fails() {
     // The end seals what is open, and the next start uploads it.
     daemon.end();
     (daemon, page) = start(gate.address, directory.path(), &[]);
-    wait_until_uploaded(&page);
+    wait_until_uploaded(&page, directory.path());
     assert_eq!(figure(&page, "lost_segments_total"), 0);
     errors += figure(&page, "errors_total");
     daemon.end();
@@ -215,14 +212,14 @@ fn a_server_that_is_gone_for_long_holds_nothing_up_and_is_told_once() {
     assert!(sent < told, "lines were acknowledged only after {sent:?}");
     compare(directory.path(), count);
     gate.open();
-    wait_until_uploaded(&page);
+    wait_until_uploaded(&page, directory.path());
     assert_eq!((figure(&page, "away"), figure(&page, "lost_segments_total")), (0, 0));
     let output = daemon.end();
     for told in ["segments stay here, and logd tries again", "it works again"] {
         assert_eq!(output.matches(told).count(), 1, "{output}");
     }
     let (daemon, page) = start(gate.address, directory.path(), &[]);
-    wait_until_uploaded(&page);
+    wait_until_uploaded(&page, directory.path());
     daemon.end();
     compare(fetch(gate.address).path(), count);
     println!("{count} lines were stored in {sent:?}, and the failure was told after {told:?}");

@@ -3,24 +3,11 @@
 use std::fs;
 
 use super::*;
+use daemon::not_uploaded;
 
 /// The URL of a directory.
 fn url(directory: &Path) -> String {
     format!("file://{}", directory.display())
-}
-
-/// The sealed segments of which the directory has no record that they are uploaded.
-fn not_uploaded(directory: &Path) -> Vec<String> {
-    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
-    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-    let segments = names.iter().filter_map(|name| name.strip_suffix(".index"));
-    let waits = |segment: &&str| {
-        let index = fs::read(directory.join(format!("{segment}.index"))).unwrap_or_default();
-        let is_sealed = index.rchunks(64).next().is_some_and(|entry| entry.starts_with(b"RLS1"));
-        let has = |ending: &str| names.contains(&format!("{segment}.{ending}"));
-        is_sealed && (has("ndjson") || has("ndjson.zst")) && !has("uploaded")
-    };
-    segments.filter(waits).map(str::to_owned).collect()
 }
 
 /// Fetches into a new directory, and checks what is there.
