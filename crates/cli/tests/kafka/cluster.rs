@@ -14,8 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::metadata::partitions;
+
 /// How long a broker may take to start, or to be elected.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 pub const TOPIC: &str = "logs";
 /// Who may log in.
 pub const USER: &str = "logd";
@@ -208,19 +210,28 @@ impl Cluster {
     /// The broker that leads partition 0.
     pub fn leader(&self) -> usize {
         self.until_done("a leader", || {
-            let told = self.topics(&["--describe", "--topic", TOPIC])?;
-            let line = told.lines().find(|line| line.contains("Partition: 0\t"));
-            let leader = line.and_then(|line| line.split("Leader: ").nth(1)?.split('\t').next());
-            leader.and_then(|text| text.parse().ok()).ok_or(told)
+            let mut told =
+                self.ports[..self.count()].iter().filter_map(|port| partitions(*port, TOPIC));
+            let told = told.next().ok_or("no broker answers")?;
+            let first = told.iter().find(|partition| partition.number == 0);
+            let leader = first.and_then(|first| usize::try_from(first.leader).ok());
+            leader.ok_or_else(|| format!("{told:?}"))
         })
     }
 
-    /// Waits until all replicas of all partitions are in sync.
+    /// Waits until all brokers say that all replicas of all partitions are in sync.
     pub fn wait_until_in_sync(&self) {
         self.until_done("replicas in sync", || {
-            let told =
-                self.topics(&["--describe", "--topic", TOPIC, "--under-replicated-partitions"])?;
-            if told.trim().is_empty() { Ok(()) } else { Err(told) }
+            for port in &self.ports[..self.count()] {
+                for topic in [TOPIC, &format!("{TOPIC}-progress")] {
+                    let told =
+                        partitions(*port, topic).ok_or_else(|| format!("{port} is silent"))?;
+                    if told.iter().any(|partition| partition.in_sync < partition.replicas) {
+                        return Err(format!("{port}: {told:?}"));
+                    }
+                }
+            }
+            Ok(())
         });
     }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    cluster::{Cluster, PASSWORD, Record, TOPIC, USER},
+    cluster::{Cluster, PASSWORD, PATIENCE, Record, TOPIC, USER},
     harness::daemon::{Daemon, ask, cat, rounds},
 };
 
@@ -46,7 +46,7 @@ fn figure(page: &str, name: &str) -> u64 {
 
 /// Waits until everything that is stored is in Kafka.
 fn wait_until_shipped(page: &str) {
-    let until = Instant::now() + Duration::from_secs(180);
+    let until = Instant::now() + PATIENCE;
     while figure(page, "logd_ship_lag_lines") > 0 {
         let errors = ask(page, "/");
         assert!(Instant::now() < until, "waited in vain: {errors}");
@@ -339,7 +339,7 @@ fn survive(flags: &[&str]) -> usize {
             }
         }
         cluster.wait_until_in_sync();
-        let until = Instant::now() + Duration::from_secs(120);
+        let until = Instant::now() + PATIENCE;
         while what != "daemon" && figure(&page, "logd_ship_shipped_lines_total") <= shipped {
             assert!(Instant::now() < until, "{what}: {}", ask(&page, "/"));
             thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! Where shipments go. Kafka is one destination.
+//! Where shipments go. Kafka is one destination; an upload of segments could be another.
 //!
 //! A destination knows nothing of segments, cursors or pauses. The lane of a stream decides what to send when.
 
@@ -15,8 +15,8 @@ pub(crate) struct Trouble(pub(crate) String);
 /// After an error the caller calls [`connect`](Self::connect) and sends all shipments again that were not acknowledged:
 /// the same ones, in the same order. A destination may have stored some of them.
 pub(crate) trait Destination {
-    /// Connects. Shipments that were sent before are not in flight any more. A destination that knows what it has
-    /// returns the line to go on with.
+    /// Connects. Shipments that were sent before are not in flight any more. A destination that knows what it has returns
+    /// the line to go on with.
     fn connect(&mut self) -> Result<Option<u64>, Trouble>;
 
     /// Sends a shipment, without waiting until it is stored.

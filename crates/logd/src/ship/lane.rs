@@ -34,8 +34,8 @@ pub(crate) struct Lane<D> {
     rest: Option<Rest>,
     /// Shipments that are not acknowledged, the oldest first.
     window: VecDeque<Shipment>,
-    /// The line after the last one that the destination has, as it said last.
-    delivered: Option<u64>,
+    /// The line before which the destination has all, as acknowledgements or the destination itself said last.
+    agreed: Option<u64>,
     progress: Arc<Progress>,
     cursor: Arc<Mutex<Cursor>>,
     is_connected: bool,
@@ -70,7 +70,7 @@ impl<D: Destination> Lane<D> {
             destination,
             rest: None,
             window: VecDeque::new(),
-            delivered: None,
+            agreed: None,
             progress,
             cursor,
             is_connected: false,
@@ -102,11 +102,8 @@ impl<D: Destination> Lane<D> {
                 // There is nothing to connect for.
                 return Ok(Turn::Idle);
             }
-            let line = self.destination.connect()?;
-            // Lines after a known one may be gone, and are not looked for again.
-            if let Some(line) = line.filter(|line| Some(*line) != self.delivered) {
+            if let Some(line) = self.destination.connect()? {
                 self.go_on_with(line)?;
-                self.delivered = Some(line);
             }
             self.is_connected = true;
             for shipment in &self.window {
@@ -140,6 +137,9 @@ impl<D: Destination> Lane<D> {
 
     /// Goes on with the line that the destination wants next: it has all lines before that, and no others.
     fn go_on_with(&mut self, line: u64) -> Result<(), Trouble> {
+        if self.agreed == Some(line) {
+            return Ok(());
+        }
         let (stream, durable) = (self.stream, self.progress.durable());
         if line > durable {
             return Err(Trouble(format!(
@@ -147,14 +147,12 @@ impl<D: Destination> Lane<D> {
                  here; restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
             )));
         }
-        let mut passed = None;
         while let Some(first) = self.window.front()
             && first.line_end() <= line
         {
-            passed = Some(first.line_end());
             self.acknowledged();
         }
-        if passed == Some(line) || self.next_line() == line {
+        if self.agreed.replace(line) == Some(line) || self.next_line() == line {
             return Ok(());
         }
         log::remark(
@@ -249,8 +247,7 @@ impl<D: Destination> Lane<D> {
 
     fn acknowledged(&mut self) {
         let Some(shipment) = self.window.pop_front() else { return };
-        self.pause = PAUSE_MIN;
-        self.delivered = Some(shipment.line_end());
+        (self.pause, self.agreed) = (PAUSE_MIN, Some(shipment.line_end()));
         let bytes = shipment.bytes.len() as u64;
         self.progress.acknowledge(shipment.line_end(), shipment.lines, bytes);
         if self.progress.succeed() {

@@ -168,3 +168,59 @@ impl<'a> Batch<'a> {
         Some(line)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ship::{
+        kafka::{
+            batch::{Head, Labels, Producer, encode, encode_progress},
+            packer::{Compression, Packer},
+        },
+        shipment::{Part, Shipment},
+    };
+
+    const PRODUCER: Producer = Producer { id: 7, epoch: 1 };
+
+    fn fetched(batches: &[u8]) -> Fetched {
+        Fetched { aborted: Vec::new(), batches: batches.to_vec() }
+    }
+
+    #[test]
+    fn what_is_cut_is_left_and_what_is_damaged_is_told() {
+        let mut whole = Vec::new();
+        for (number, key, value) in [(0, "a/1", "5"), (1, "b/1", "7"), (2, "a/1", "9")] {
+            let start = whole.len();
+            encode_progress(&mut whole, (key.as_bytes(), value.as_bytes()), (PRODUCER, number));
+            whole[start..start + 8].copy_from_slice(&i64::from(number).to_be_bytes());
+        }
+        let third = whole.len() / 3;
+        for len in 0..=whole.len() {
+            let expected = match len / third {
+                0 => (0, None),
+                1 => (1, Some(5)),
+                2 => (2, Some(5)),
+                _ => (3, Some(9)),
+            };
+            assert_eq!(scan(&fetched(&whole[..len]), b"a/1", 0), Ok(expected), "{len}");
+        }
+        // Behind the length and the epoch of the leader a checksum covers everything.
+        for place in 16..third {
+            let mut spoilt = whole.clone();
+            spoilt[place] ^= 1;
+            let told = scan(&fetched(&spoilt), b"a/1", 0).unwrap_err();
+            assert_eq!(told, "a batch is not understood", "{place}");
+        }
+    }
+
+    #[test]
+    fn records_that_a_broker_compressed_are_told() {
+        let parts = vec![Part { tenant: None, time_ms: 1, lines: 1 }];
+        let shipment = Shipment { first_line: 0, lines: 1, parts, bytes: vec![b'x'; 1000] };
+        let head = Head { producer: PRODUCER, sequence: 0, is_transactional: true };
+        let (mut out, mut packer) = (Vec::new(), Packer::new(Compression::Zstd));
+        encode(&mut out, &shipment, &Labels::new("00ff", 1), head, &mut packer);
+        let told = scan(&fetched(&out), b"a/1", 0).unwrap_err();
+        assert!(told.contains("set compression.type=producer"), "{told}");
+    }
+}

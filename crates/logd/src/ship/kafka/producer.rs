@@ -150,19 +150,16 @@ impl Kafka {
         Ok(Route { leader, beside })
     }
 
-    /// Connects. Returns the line to go on with, if Kafka says it.
-    fn open(&mut self) -> Result<Option<u64>, Trouble> {
+    /// Connects.
+    fn open(&mut self) -> Result<(), Trouble> {
         let route = self.find_route()?;
         let security = &self.settings.security;
         let mut connection = link::connect(&route.leader, security)?;
-        let mut line = None;
         if let Some((transactions, (coordinator, progress))) =
             self.transactions.as_mut().zip(route.beside)
         {
             let place = Place { coordinator: &coordinator, progress: &progress, security };
-            let producer;
-            (producer, line) = transactions.connect(&place)?;
-            self.producer = Some(producer);
+            self.producer = Some(transactions.connect(&place)?);
             (self.stored, self.sent) = (0, 0);
         } else if self.producer.is_none() {
             let request = messages::init_producer(None);
@@ -172,7 +169,12 @@ impl Kafka {
         }
         self.connection = Some(connection);
         self.used = Instant::now();
-        Ok(line)
+        Ok(())
+    }
+
+    /// Returns the line to go on with, if the progress topic says it.
+    fn line(&self) -> Option<u64> {
+        self.transactions.as_ref().and_then(Transactions::line)
     }
 
     /// Connects again if nothing was sent for long. Nothing is in flight then.
@@ -181,12 +183,11 @@ impl Kafka {
         if !self.in_flight.is_empty() || is_open || self.used.elapsed() <= FRESH_TIME {
             return Ok(());
         }
-        let before = self.transactions.as_ref().and_then(Transactions::next_line);
-        match self.open()? {
-            Some(line) if before != Some(line) => {
-                Err(Trouble(format!("kafka: somebody else shipped up to line {line}")))
-            }
-            _ => Ok(()),
+        let before = self.line();
+        self.open()?;
+        match self.line() {
+            line if line == before => Ok(()),
+            _ => Err(Trouble("kafka: another daemon shipped lines of this stream".to_owned())),
         }
     }
 
@@ -239,7 +240,8 @@ impl Destination for Kafka {
         self.connection = None;
         self.in_flight.clear();
         self.sent = self.stored;
-        self.open()
+        self.open()?;
+        Ok(self.line())
     }
 
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble> {

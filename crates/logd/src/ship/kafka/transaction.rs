@@ -89,11 +89,13 @@ impl Transactions {
         &self.id
     }
 
-    /// Ends what was open. Returns the producer, and the line to go on with, if the progress topic says one.
-    pub(super) fn connect(
-        &mut self,
-        place: &Place<'_>,
-    ) -> Result<(Producer, Option<u64>), Trouble> {
+    /// Returns the line to go on with, as far as it is known.
+    pub(super) fn line(&self) -> Option<u64> {
+        self.position.line.map(|line| line.max(self.least))
+    }
+
+    /// Ends what was open. Returns the producer. The line to go on with is known after that.
+    pub(super) fn connect(&mut self, place: &Place<'_>) -> Result<Producer, Trouble> {
         self.session = None;
         let mut coordinator = link::connect(place.coordinator, place.security)?;
         let request = messages::init_producer(Some((&self.id, ABORT_TIME)));
@@ -101,12 +103,7 @@ impl Transactions {
         let mut progress = link::connect(place.progress, place.security)?;
         self.position.read(&mut progress, (&self.topic, self.key.as_bytes()))?;
         self.session = Some(Session { producer, coordinator, progress, written: 0, open: None });
-        Ok((producer, self.next_line()))
-    }
-
-    /// Returns the line to go on with, as far as the progress topic was read and written.
-    pub(super) fn next_line(&self) -> Option<u64> {
-        self.position.line.map(|line| line.max(self.least))
+        Ok(producer)
     }
 
     /// Makes a shipment part of the open transaction, or of a new one.

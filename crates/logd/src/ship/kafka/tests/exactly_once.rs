@@ -164,6 +164,23 @@ fn a_restart_goes_on_where_the_progress_topic_says() {
     assert_eq!((batches(), world.progress().acknowledged()), (before, world.lines.len() as u64));
 }
 
+/// The first half used to be taken for what was known before, so the lane was not told.
+#[test]
+fn progress_that_is_read_in_two_halves_is_believed() {
+    let broker = broker(None, Some(|key, number| lose(key == FETCH && number == 2, Fault::Before)));
+    let mut world = World::new(5);
+    let mut lane = world.lane(exactly_once(&broker, 0));
+    for _ in 0..5 {
+        world.write();
+        complete(&mut lane);
+    }
+    std::fs::remove_file(world.directory.path().join("ship.cursor")).unwrap();
+    lane = world.lane(exactly_once(&broker, 0));
+    complete(&mut lane);
+    check(&world, &broker, "two halves");
+    assert_eq!(world.progress().errors.load(Ordering::Relaxed), 1);
+}
+
 /// A daemon that hangs, and goes on after another took over, commits nothing any more.
 #[test]
 fn who_had_the_stream_before_is_fenced() {
