@@ -217,25 +217,6 @@ fn a_stream_goes_on_where_it_was_shipped_without_transactions() {
     assert!(first > 0 && second as usize > first);
 }
 
-/// The first try finds the line and then loses the connection. The second one finds nothing newer.
-#[test]
-fn a_progress_topic_that_is_read_in_two_tries_is_believed() {
-    let beside: FaultsBeside = |key, number| lose(key == FETCH && number == 2, Fault::Before);
-    let broker = broker(None, Some(beside));
-    let mut world = World::new(3);
-    let mut lane = world.lane(exactly_once(&broker, 0));
-    for _ in 0..2 {
-        world.write();
-        while lane.turn(std::time::Duration::from_millis(5)) != Turn::Idle {}
-    }
-    world.write();
-    // The cursor is that of the beginning.
-    let mut lane = world.lane(exactly_once(&broker, 0));
-    complete(&mut lane);
-    check(&world, &broker, "two tries");
-    assert!(broker.state.lock().unwrap().requests[&FETCH] > 2);
-}
-
 /// Other streams share the progress topic, some of them with open and aborted transactions.
 #[test]
 fn the_progress_of_other_streams_is_left_out() {
