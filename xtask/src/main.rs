@@ -17,6 +17,10 @@ Usage: cargo static [--target TRIPLE]            target/static/ringwise and ring
        cargo release-archive [--target TRIPLE]   target/static/ringwise-VERSION-TRIPLE.tar.gz
        cargo debian-package                      target/debian/*.deb, by cargo-deb";
 
+/// What released binaries have and everyday builds leave out, because it takes long to compile: the stores of clouds, and
+/// Parquet files.
+const RELEASED: &str = "cloud,parquet";
+
 /// What the release ships beside the binary, with paths from the workspace's root.
 const SHIPPED: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "dist"];
 
@@ -48,8 +52,7 @@ fn main() -> ExitCode {
 fn build(target: Option<&str>) -> Result<PathBuf, Failure> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--release", "--package", "ringwise-cli", "--bin", "ringwise"]);
-    // Everyday builds go without the stores of clouds.
-    cargo.args(["--features", "cloud"]);
+    cargo.args(["--features", RELEASED]);
     let mut built = target_directory();
     if let Some(target) = target {
         cargo.args(["--target", target]);

@@ -4,6 +4,8 @@
 //! takes, and errors are the same. A flag wins over the file; a default over neither.
 
 mod file;
+mod kafka;
+pub(crate) mod mistake;
 mod sources;
 mod value;
 
@@ -14,6 +16,7 @@ use std::{
 
 pub(crate) use file::parse;
 use file::read;
+use kafka::KafkaArgs;
 use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 use sources::Sources;
@@ -42,7 +45,7 @@ use crate::{
         connection::{Limits, LongLines},
         tls::{ClientAuth, Files},
     },
-    ship::kafka,
+    ship::kafka::Settings as KafkaSettings,
     tool::{query::QueryArgs, shown::Shown},
     upload::place::{Place, place},
 };
@@ -287,6 +290,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
+    /// Show stored lines on the status page only to who has a token in this file, each line a token, a space and the
+    /// tenant whose lines it shows, or * for all; SIGHUP reads it again [default: show them on loopback addresses alone]
+    #[arg(long, value_name = "FILE")]
+    page_tokens: Option<PathBuf>,
+
     /// Address to take lines by HTTP requests: POST /ingest [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http_intake: Option<SocketAddr>,
@@ -304,13 +312,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     intake_connections: Option<u32>,
 
-    /// Send stored lines to Kafka: these are brokers of it; it goes with --kafka-topic [default: none]
-    #[arg(long, value_name = "HOST:PORT,...", value_parser = kafka::brokers)]
-    kafka: Option<kafka::Brokers>,
-
-    /// The topic that gets the lines; it has to exist
-    #[arg(long, value_name = "TOPIC", value_parser = kafka::topic)]
-    kafka_topic: Option<String>,
+    #[command(flatten)]
+    kafka: KafkaArgs,
 
     /// Copy sealed segments to object storage: file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
     /// az://CONTAINER/PREFIX; credentials are in environment variables [default: none]
@@ -376,7 +379,7 @@ pub(crate) struct Options {
     pub(crate) fluent_intake: Option<SocketAddr>,
     pub(crate) intake_connections: u32,
     pub(crate) tenants: Vec<Rule>,
-    pub(crate) kafka: Option<kafka::Settings>,
+    pub(crate) kafka: Option<KafkaSettings>,
     pub(crate) upload: Option<Place>,
     pub(crate) live: Live,
 }
@@ -444,6 +447,9 @@ impl ServeArgs {
         let depth_max = either!(max_depth).unwrap_or(64);
         let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
+        let transport = either!(token_transport).unwrap_or_default();
+        let page_tokens = either!(page_tokens)
+            .map(|path| Tokens::read("--page-tokens", Some(&path), transport).map(Arc::new));
         let limits = Limits {
             rules: Rules::new(depth_max, fields.unwrap_or_default()),
             line_max,
@@ -458,10 +464,7 @@ impl ServeArgs {
                 either!(names).unwrap_or(NameRule::Certified),
                 either!(address_names).unwrap_or(1000) as usize,
             ),
-            tokens: Arc::new(Tokens::read(
-                either!(tokens).as_deref(),
-                either!(token_transport).unwrap_or_default(),
-            )?),
+            tokens: Arc::new(Tokens::read("--tokens", either!(tokens).as_deref(), transport)?),
             address_connections: either!(address_connections),
             idle: either!(idle),
             turn_max: either!(batch).map_or(usize::MAX, |count| count as usize),
@@ -510,10 +513,17 @@ impl ServeArgs {
             fluent_intake,
             intake_connections: either!(intake_connections).unwrap_or(1000),
             tenants: tenant_rules(tenants.unwrap_or_default())?,
-            kafka: kafka_settings(either!(kafka), either!(kafka_topic), guarantee)?,
             upload: either!(upload),
+            kafka: flags.kafka.decide(file.kafka, sources, guarantee)?,
             log: either!(log).unwrap_or(Form::Text),
-            live: Live { limits, segments, care, tls, handshake },
+            live: Live {
+                limits,
+                segments,
+                care,
+                tls,
+                handshake,
+                page_tokens: page_tokens.transpose()?,
+            },
             sources: std::mem::take(sources),
         })
     }
@@ -576,30 +586,6 @@ fn tls_files(
         (None, Some(_)) => usage("--tls-key needs --tls-cert"),
         (None, None) if client_ca.is_none() => Ok(None),
         (None, None) => usage("--tls-client-ca needs --tls-cert and --tls-key"),
-    }
-}
-
-/// What is said of Kafka, where it goes together.
-fn kafka_settings(
-    brokers: Option<kafka::Brokers>,
-    topic: Option<String>,
-    guarantee: Guarantee,
-) -> Result<Option<kafka::Settings>, LogdError> {
-    let usage = |text: &str| Err(LogdError::Usage(text.to_owned()));
-    match (brokers, topic) {
-        (None, None) if guarantee == Guarantee::Replicated => {
-            usage("--ack replicated needs --kafka and --kafka-topic")
-        }
-        (None, None) => Ok(None),
-        (Some(_), None) => usage("--kafka needs --kafka-topic"),
-        (None, Some(_)) => usage("--kafka-topic needs --kafka"),
-        (Some(_), Some(_)) if guarantee < Guarantee::Durable => usage(
-            "--kafka needs --ack durable or replicated: a power cut may take other lines, and their \
-             numbers would be given to new ones",
-        ),
-        (Some(kafka::Brokers(brokers)), Some(topic)) => {
-            Ok(Some(kafka::Settings { brokers, topic }))
-        }
     }
 }
 

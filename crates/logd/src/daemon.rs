@@ -62,16 +62,7 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     log::set_form(options.log);
     // Before anything is written: a limit on the size of files is a signal too.
     let signals = signals(true)?;
-    let plan = Plan {
-        name: "logd",
-        listen: options.listen,
-        listener: given_listener()?,
-        threads: options.threads,
-        connections_max,
-        engine: options.engine,
-        sqpoll: options.sqpoll,
-        say: Arc::new(|remark| log::remark("server", remark)),
-    };
+    let plan = plan(options, connections_max)?;
     let _lock = lock(&options.directory).map_err(|error| error.of("--dir"))?;
     let streams = options.threads + u32::from(options.intakes().next().is_some());
     end_others(&options.directory, streams)?;
@@ -106,7 +97,8 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     if http.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some() {
         monitor.start()?;
     }
-    let http = http.map(|listener| http::start(listener, monitor.clone())).transpose()?;
+    let page = |listener| http::start(listener, monitor.clone(), live.clone());
+    let http = http.map(page).transpose()?;
     let taking = intake.as_ref().map(Intake::told).unwrap_or_default();
     let told = tell(out, server.address(), http, &taking);
     told.map_err(|error| LogdError::output(&error))?;
@@ -116,6 +108,20 @@ fn serve_with(args: &ServeArgs, options: &Options, out: &mut impl Write) -> Resu
     Fleet::finish(fleet, options.drain);
     Uploader::finish(uploader);
     served.and(taken).and(keeper.finish())
+}
+
+/// What the server for lines needs.
+fn plan(options: &Options, connections_max: usize) -> Result<Plan, LogdError> {
+    Ok(Plan {
+        name: "logd",
+        listen: options.listen,
+        listener: given_listener()?,
+        threads: options.threads,
+        connections_max,
+        engine: options.engine,
+        sqpoll: options.sqpoll,
+        say: Arc::new(|remark| log::remark("server", remark)),
+    })
 }
 
 /// Listens on the address of an option, if there is one, and takes nothing yet.
@@ -260,16 +266,16 @@ fn tell(
 /// Descriptors that it has beside what any server has: of segments that wait for their seal, of which
 /// each thread ends up to two after it saw that one more may, of requests for its page, and of the intake's.
 fn descriptors_beside(options: &Options) -> u64 {
-    let (mut streams, mut requests) = (u64::from(options.threads), http::REQUESTS_MAX as u64);
     let ports = options.intakes().count() as u64;
-    streams += ports.min(1);
-    requests += ports * u64::from(options.intake_connections);
+    let streams = u64::from(options.threads) + ports.min(1);
+    let requests = http::REQUESTS_MAX as u64 + ports * u64::from(options.intake_connections);
+    let readers = options.http.map_or(0, |_| http::readers_descriptors(streams));
     let segments = keeper::WAITING_MAX as u64 + 2 * streams;
-    // A thread that ships reads two files, stores the cursor and has a connection or two.
-    let shipping = if options.kafka.is_some() { 6 * streams } else { 0 };
+    // A thread that ships reads two files, stores the cursor and has up to four connections.
+    let shipping = if options.kafka.is_some() { 8 * streams } else { 0 };
     // The thread that uploads has a runtime, a file of a segment and of the store, and a few connections.
     let uploading = if options.upload.is_some() { 16 } else { 0 };
-    2 * segments + requests + shipping + uploading
+    2 * segments + requests + readers + shipping + uploading
 }
 
 /// Reads the options again and takes over those that may change.

@@ -27,10 +27,10 @@ use crate::session::connection::Limits;
 
 /// What a session of RELP makes of bytes in pieces, for fuzzers.
 pub(crate) fn try_relp<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &Limits) -> Trial {
-    trial::talk::<relp::Session>(pieces, limits.of_each(), limits)
+    trial::talk::<relp::Session>(pieces, limits.of_each(), limits.line_max)
 }
 
 /// What a connection of Fluent Forward makes of them.
 pub(crate) fn try_fluent<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &Limits) -> Trial {
-    trial::talk::<fluent::Session>(pieces, limits.of_each(), limits)
+    trial::talk::<fluent::Session>(pieces, limits.of_each(), limits.line_max)
 }

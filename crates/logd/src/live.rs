@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    clients::tokens::Tokens,
     disk::segment::{retention::Policy, writing::appender::Limits as SegmentLimits},
     session::connection::Limits,
 };
@@ -17,6 +18,8 @@ pub(crate) struct Live {
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// How long a handshake may take.
     pub(crate) handshake: Duration,
+    /// Who may read lines on the status page, if it is told by tokens.
+    pub(crate) page_tokens: Option<Arc<Tokens>>,
 }
 
 /// What is done with ended segments.

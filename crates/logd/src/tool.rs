@@ -2,6 +2,7 @@
 
 mod follow;
 mod merge;
+pub(crate) mod printer;
 mod problems;
 pub(crate) mod query;
 mod selection;
@@ -9,7 +10,6 @@ pub(crate) mod shown;
 
 use std::{
     io::{self, BufWriter, Write},
-    ops::ControlFlow,
     path::Path,
 };
 
@@ -24,6 +24,7 @@ use crate::{
 };
 use follow::tail;
 use merge::{Wanted, write_merged};
+use printer::{Plain, Printer};
 use problems::{tell_of_no_segments, told};
 
 /// Bytes of output that are gathered before they are written.
@@ -57,12 +58,9 @@ fn cat(
     });
     let mut sources = sources.collect::<Result<Vec<_>, _>>()?;
     // Missing lines are reported below, or retention removed them.
-    let shown = wanted.selection.shown;
-    let written = write_merged(&mut sources, &wanted.selection, |_, _| {}, &mut |piece| {
-        shown.print(piece, u64::MAX, out).map(|_| ControlFlow::Continue(()))
-    });
-    let _ = written?;
-    out.flush().map_err(|error| LogdError::output(&error))?;
+    let mut printer = Plain { shown: wanted.selection.shown, out, are_gaps_told: false };
+    let _ = write_merged(&mut sources, &wanted.selection, &mut printer)?;
+    printer.flush().map_err(|error| LogdError::output(&error))?;
     told(sources.iter().flat_map(|source| source.reader.problems()))
 }
 

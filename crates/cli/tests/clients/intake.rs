@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::{installed, send_over_a_kill};
 
 /// A program of this directory in Python.
-fn python(directory: &Path, program: &str) -> Command {
+pub fn python(directory: &Path, program: &str) -> Command {
     let mut command = Command::new(directory.join("python/bin/python"));
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(program));
     command
 }
 
 /// A program of this directory in JavaScript.
-fn node(directory: &Path, program: &str) -> Command {
+pub fn node(directory: &Path, program: &str) -> Command {
     let mut command = Command::new("node");
     command.env("NODE_PATH", directory.join("node/node_modules"));
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(program));

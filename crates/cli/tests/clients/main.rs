@@ -10,6 +10,7 @@
 mod harness;
 mod intake;
 mod syslog;
+mod unacknowledged;
 
 use std::{
     collections::HashMap,
@@ -19,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use harness::daemon::{Daemon, ENGINES, cat};
+use harness::daemon::{Daemon, ENGINES, cat, wait_until};
 use serde_json::Value;
 
 /// How many records a client sends.
@@ -37,7 +38,7 @@ pub fn installed() -> Option<PathBuf> {
 }
 
 /// A client that is ended with the test.
-struct Sender(Child);
+pub struct Sender(Child);
 
 impl Sender {
     fn wait_until(&mut self, mut is_done: impl FnMut(&mut Child) -> bool) {
@@ -93,17 +94,65 @@ pub fn send_over_a_kill(
         });
         assert!(status.is_some_and(|status| status.success()), "{name}: {status:?}");
         daemon.end();
-        let mut found: HashMap<u64, usize> = HashMap::new();
-        for line in cat(&[], &store) {
-            let line: Value = serde_json::from_str(&line).unwrap();
-            let number = number(&line).unwrap_or_else(|| panic!("no number: {line}"));
-            *found.entry(number).or_default() += 1;
-        }
+        let found =
+            count(&store, |line| Some(number(line).unwrap_or_else(|| panic!("no number: {line}"))));
         let lost = stored(&told).iter().filter(|number| !found.contains_key(number)).count();
         assert_eq!((stored(&told).len(), lost), (RECORDS, 0), "{name} on {engine}");
         let twice: usize = found.values().map(|count| count - 1).sum();
         println!("{name} on {engine}: killed after {before} records; none lost, {twice} twice");
     }
+}
+
+/// How often each record is stored. `number` finds its number in a line, unless the line is the client's own.
+pub fn count(store: &Path, number: impl Fn(&Value) -> Option<u64>) -> HashMap<u64, usize> {
+    let mut found = HashMap::new();
+    for line in cat(&[], store) {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        if let Some(number) = number(&line) {
+            *found.entry(number).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// Waits until nothing more is stored for a while, or all records are.
+fn wait_for_all(store: &Path, number: fn(&Value) -> Option<u64>) -> HashMap<u64, usize> {
+    let (until, mut before) = (Instant::now() + PATIENCE, (0, Instant::now()));
+    loop {
+        let found = count(store, number);
+        if found.len() != before.0 {
+            before = (found.len(), Instant::now());
+        }
+        if found.len() == RECORDS || before.1.elapsed() > Duration::from_secs(10) {
+            return found;
+        }
+        assert!(Instant::now() < until, "only {} are stored", found.len());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Lets a client send that is told nothing, and kills the daemon in the middle; gives the records that are stored.
+pub fn watch_over_a_kill(
+    name: &str,
+    store: &Path,
+    launch: impl Fn() -> Option<Daemon>,
+    start: impl FnOnce() -> Sender,
+    number: fn(&Value) -> Option<u64>,
+) -> Option<HashMap<u64, usize>> {
+    let daemon = launch()?;
+    let sender = start();
+    wait_until("a tenth", || cat(&[], store).len() > RECORDS / 10);
+    daemon.signal("-KILL");
+    drop(daemon);
+    let daemon = launch().unwrap();
+    let before = count(store, number).len();
+    let found = wait_for_all(store, number);
+    drop(sender);
+    daemon.end();
+    let lost = RECORDS - found.len();
+    let twice: usize = found.values().map(|count| count - 1).sum();
+    println!("{name}: killed after {before} records; {lost} lost, {twice} twice");
+    Some(found)
 }
 
 /// The records that a client was told are stored.
@@ -116,6 +165,6 @@ fn stored(told: &Path) -> Vec<u64> {
 }
 
 /// An address that a daemon can have again after its end.
-fn free_address() -> String {
+pub fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }

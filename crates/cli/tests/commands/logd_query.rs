@@ -363,3 +363,19 @@ fn how_a_query_ends() {
         assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
     }
 }
+
+/// A build without it says so, and touches no file.
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_so() {
+    let directory = temporary();
+    let file = directory.path().join("lines.parquet");
+    let output = run(directory.path(), &["--output", "parquet", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("build it with --features parquet") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(!file.exists());
+}

@@ -224,13 +224,26 @@ fn store(mut stream: impl Read + Write, greeting: &str) {
     assert_eq!(&answers, b"H 1 durable\nA 1\n");
 }
 
-/// In plain: a segment ends, is packed, and is removed. Over TLS: a client shows a token, and all files are read
-/// again.
+/// Sends a line by HTTP to where the daemon said that it takes requests; waits for the answer.
+fn post(told: &str) {
+    let address = told.trim_end().strip_prefix("taking requests on http://").unwrap();
+    let mut stream = TcpStream::connect(address.strip_suffix("/ingest").unwrap()).unwrap();
+    let request =
+        "POST /ingest HTTP/1.1\r\nHost: logd\r\nContent-Length: 3\r\nConnection: close\r\n\r\n{}\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+/// In plain: a segment ends, is packed, and is removed, and a request is stored. Over TLS: a client shows a token, and
+/// all files are read again.
 fn live(daemon: &mut Daemon, place: Option<&Place>) {
-    let page = daemon.line();
+    let [requests, _relp, _fluent, page] = std::array::from_fn(|_| daemon.line());
     ask(&page, "/");
     let Some(place) = place else {
         store(daemon.connect(), "LOGD 1");
+        post(&requests);
         std::thread::sleep(Duration::from_secs(2));
         return;
     };
@@ -260,6 +273,9 @@ fn the_filter_lets_through_what_the_daemon_calls() {
         command.args([env!("CARGO_BIN_EXE_ringwise"), "logd", "--listen", "127.0.0.1:0"]);
         command.args(["--engine", engine, "--http", "127.0.0.1:0", "--segment-age", "100ms"]);
         command.args(["--pack", "3", "--retain-age", "1s", "--dir"]).arg(place.path("log"));
+        for port in ["--http-intake", "--relp-intake", "--fluent-intake"] {
+            command.args([port, "127.0.0.1:0"]);
+        }
         if is_tls {
             command.arg("--config").arg(place.path("logd.toml"));
         }

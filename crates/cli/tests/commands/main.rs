@@ -16,8 +16,11 @@ mod logd_fluent;
 mod logd_http;
 mod logd_intake;
 mod logd_names;
+mod logd_page;
 mod logd_protocols;
 mod logd_query;
+#[cfg(feature = "parquet")]
+mod logd_query_parquet;
 mod logd_relp;
 mod logd_time;
 mod logd_tls;

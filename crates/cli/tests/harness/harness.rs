@@ -3,6 +3,7 @@
 // No program of tests uses all of it.
 #![allow(dead_code)]
 
+pub mod browser;
 pub mod conform;
 pub mod daemon;
 #[path = "../../../ringwise/tests/shared/deaf.rs"]

@@ -1,4 +1,6 @@
 //! Brokers of Apache Kafka on loopback, in KRaft mode: started, paused, killed, and read by Kafka's own consumer.
+//!
+//! Each has a plain listener, and one with TLS that wants a login.
 
 use std::{
     collections::BTreeMap,
@@ -12,9 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::metadata::partitions;
+
 /// How long a broker may take to start, or to be elected.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 pub const TOPIC: &str = "logs";
+/// Who may log in.
+pub const USER: &str = "logd";
+pub const PASSWORD: &str = "pass=word";
 
 /// Where Maven puts the jars. They stay for the next run.
 fn jars() -> PathBuf {
@@ -81,10 +88,14 @@ impl Cluster {
     pub fn start(count: usize, partitions: u32) -> Cluster {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let held: Vec<TcpListener> =
-            (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            (0..3 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports = held.iter().map(|held| held.local_addr().unwrap().port()).collect();
         drop(held);
         let brokers = (0..count).map(|_| None).collect();
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        fs::write(directory.path().join("ca.pem"), made.cert.pem()).unwrap();
+        let pair = made.signing_key.serialize_pem() + &made.cert.pem();
+        fs::write(directory.path().join("broker.pem"), pair).unwrap();
         let mut cluster = Cluster { directory, ports, brokers };
         for number in 0..count {
             cluster.format(number);
@@ -98,7 +109,30 @@ impl Cluster {
             let replicas = ["--replication-factor", &replicas, "--config", &config];
             cluster.topics(&[&create[..], &replicas].concat())
         });
+        cluster.until_done("a progress topic", || {
+            let config = format!("min.insync.replicas={least}");
+            let name = format!("{TOPIC}-progress");
+            let create = ["--create", "--topic", &name, "--partitions", "1"];
+            let replicas = ["--replication-factor", &replicas, "--config", &config];
+            let compact = ["--config", "cleanup.policy=compact"];
+            cluster.topics(&[&create[..], &replicas, &compact].concat())
+        });
         cluster
+    }
+
+    /// The authority that signed the brokers' certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    /// The addresses of all brokers where they want TLS and a login.
+    pub fn secure_addresses(&self) -> String {
+        self.list(2 * self.count()..3 * self.count())
+    }
+
+    fn list(&self, ports: std::ops::Range<usize>) -> String {
+        let ports = self.ports[ports].iter();
+        ports.map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
     }
 
     pub fn count(&self) -> usize {
@@ -107,30 +141,45 @@ impl Cluster {
 
     /// The addresses of all brokers, for `--kafka`.
     pub fn addresses(&self) -> String {
-        let ports = self.ports[..self.count()].iter();
-        ports.map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
+        self.list(0..self.count())
     }
 
     fn format(&self, number: usize) {
         let count = self.count();
-        let (own, controllers) = (self.ports[number], &self.ports[count..]);
+        let (own, secure) = (self.ports[number], self.ports[2 * count + number]);
+        let controllers = &self.ports[count..2 * count];
         let voters = controllers.iter().enumerate();
         let voters = voters.map(|(id, port)| format!("{id}@127.0.0.1:{port}")).collect::<Vec<_>>();
+        let least = if count > 1 { 2 } else { 1 };
+        let module = "org.apache.kafka.common.security";
+        let scram = format!("{module}.scram.ScramLoginModule required;");
         let properties = format!(
             "process.roles=broker,controller\nnode.id={number}\n\
              controller.quorum.voters={}\ncontroller.listener.names=CONTROLLER\n\
-             listeners=PLAINTEXT://127.0.0.1:{own},CONTROLLER://127.0.0.1:{}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{own}\nlog.dirs={}\n\
-             offsets.topic.replication.factor={count}\noffsets.topic.num.partitions=1\n\
-             auto.create.topics.enable=false\n",
+             listeners=PLAINTEXT://127.0.0.1:{own},CONTROLLER://127.0.0.1:{},SECURE://127.0.0.1:{secure}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{own},SECURE://127.0.0.1:{secure}\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL\n\
+             listener.name.secure.ssl.keystore.type=PEM\nlistener.name.secure.ssl.keystore.location={}\n\
+             listener.name.secure.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.secure.plain.sasl.jaas.config={module}.plain.PlainLoginModule required \
+             user_{USER}=\"{PASSWORD}\";\n\
+             listener.name.secure.scram-sha-256.sasl.jaas.config={scram}\n\
+             listener.name.secure.scram-sha-512.sasl.jaas.config={scram}\n\
+             log.dirs={}\noffsets.topic.replication.factor={count}\noffsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor={count}\ntransaction.state.log.min.isr={least}\n\
+             transaction.state.log.num.partitions=3\nauto.create.topics.enable=false\n",
             voters.join(","),
             controllers[number],
+            self.directory.path().join("broker.pem").display(),
             self.directory.path().join(format!("data-{number}")).display(),
         );
         let file = self.properties(number);
         fs::write(&file, properties).unwrap();
-        let arguments = ["format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", file.to_str().unwrap()];
-        tool("kafka.tools.StorageTool", &arguments).unwrap();
+        let logins = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+            .map(|name| format!("{name}=[name={USER},password={PASSWORD}]"));
+        let logins = ["--add-scram", &logins[0], "--add-scram", &logins[1]];
+        let own = ["format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", file.to_str().unwrap()];
+        tool("kafka.tools.StorageTool", &[&own[..], &logins].concat()).unwrap();
     }
 
     fn properties(&self, number: usize) -> PathBuf {
@@ -161,19 +210,28 @@ impl Cluster {
     /// The broker that leads partition 0.
     pub fn leader(&self) -> usize {
         self.until_done("a leader", || {
-            let told = self.topics(&["--describe", "--topic", TOPIC])?;
-            let line = told.lines().find(|line| line.contains("Partition: 0\t"));
-            let leader = line.and_then(|line| line.split("Leader: ").nth(1)?.split('\t').next());
-            leader.and_then(|text| text.parse().ok()).ok_or(told)
+            let mut told =
+                self.ports[..self.count()].iter().filter_map(|port| partitions(*port, TOPIC));
+            let told = told.next().ok_or("no broker answers")?;
+            let first = told.iter().find(|partition| partition.number == 0);
+            let leader = first.and_then(|first| usize::try_from(first.leader).ok());
+            leader.ok_or_else(|| format!("{told:?}"))
         })
     }
 
-    /// Waits until all replicas of all partitions are in sync.
+    /// Waits until all brokers say that all replicas of all partitions are in sync.
     pub fn wait_until_in_sync(&self) {
         self.until_done("replicas in sync", || {
-            let told =
-                self.topics(&["--describe", "--topic", TOPIC, "--under-replicated-partitions"])?;
-            if told.trim().is_empty() { Ok(()) } else { Err(told) }
+            for port in &self.ports[..self.count()] {
+                for topic in [TOPIC, &format!("{TOPIC}-progress")] {
+                    let told =
+                        partitions(*port, topic).ok_or_else(|| format!("{port} is silent"))?;
+                    if told.iter().any(|partition| partition.in_sync < partition.replicas) {
+                        return Err(format!("{port}: {told:?}"));
+                    }
+                }
+            }
+            Ok(())
         });
     }
 
@@ -194,11 +252,12 @@ impl Cluster {
         }
     }
 
-    /// Reads the whole topic with Kafka's consumer.
+    /// Reads what is committed of the whole topic with Kafka's consumer.
     pub fn consume(&self) -> Vec<Record> {
         let mut command = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
         command.args(["--bootstrap-server", &self.addresses(), "--topic", TOPIC]);
         command.args(["--from-beginning", "--timeout-ms", "15000"]);
+        command.args(["--isolation-level", "read_committed"]);
         for shown in ["timestamp", "partition", "headers"] {
             command.args(["--property", &format!("print.{shown}=true")]);
         }

@@ -4,4 +4,5 @@
 mod cluster;
 #[path = "../harness/harness.rs"]
 mod harness;
+mod metadata;
 mod shipping;

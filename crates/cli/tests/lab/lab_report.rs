@@ -1,8 +1,6 @@
 //! What the lab says of results that were saved: pages, tables, comparisons, and of files that are
 //! none. The page is also looked at in a browser, and walked through by its keys.
 
-pub mod keyboard;
-
 use std::{
     fs,
     path::Path,
@@ -10,6 +8,8 @@ use std::{
 };
 
 use serde_json::Value;
+
+use crate::harness::browser::{BROWSER, Page, has_browser};
 
 fn lab(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
@@ -164,7 +164,7 @@ fn what_is_no_results_file_is_said_in_a_line() {
 /// A browser without a window, which writes what it is told into a file or to its output.
 fn browser(directory: &Path, arguments: &[&str], page: &str) -> Option<Output> {
     let mut command = Command::new("timeout");
-    command.arg("60").args(keyboard::BROWSER.split_whitespace());
+    command.arg("60").args(BROWSER.split_whitespace());
     command.args(["--disable-sync", "--enable-logging=stderr", "--hide-scrollbars"]);
     command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
     let page = format!("file://{}", directory.join(page).display());
@@ -177,17 +177,6 @@ fn size_of_picture(bytes: &[u8]) -> (u32, u32) {
     assert_eq!(&bytes[1..4], b"PNG");
     let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
     (number(16), number(20))
-}
-
-pub fn has_browser() -> bool {
-    let is_there = Command::new("chromium").arg("--version").output();
-    let is_there = is_there.is_ok_and(|output| output.status.success());
-    if !is_there {
-        let is_excused = std::env::var_os("RINGWISE_NO_BROWSER").is_some();
-        assert!(std::env::var_os("CI").is_none() || is_excused, "chromium is not installed");
-        println!("skipped: chromium is not installed");
-    }
-    is_there
 }
 
 #[test]
@@ -232,7 +221,7 @@ fn a_browser_shows_the_page_by_day_by_night_and_on_a_phone() {
 }
 
 /// How many stops a walk through the page has: the page keeps them as `stops`.
-fn stops(page: &mut keyboard::Page) -> u64 {
+fn stops(page: &mut Page) -> u64 {
     // Whatever can be followed, opened or scrolled, in the order of the text.
     let all = "[...document.querySelectorAll('*')].filter(element => element.matches('a[href], button, summary') \
                || (element.matches('.wide') && element.scrollWidth > element.clientWidth + 1 \
@@ -262,7 +251,7 @@ fn keys_alone_lead_through_the_page() {
     }
     let directory = directory();
     measured(directory.path());
-    let mut page = keyboard::Page::open(directory.path(), "r.html");
+    let mut page = Page::open(directory.path(), "r.html");
     page.is_for_everybody(6);
     let count = stops(&mut page);
     let mut at = 0;

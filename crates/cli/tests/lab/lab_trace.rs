@@ -15,7 +15,7 @@ use ringwise_trace::{
     Source, Thread, ThreadId, Writer,
 };
 
-use crate::lab_report::{has_browser, keyboard::Page};
+use crate::harness::browser::{Page, has_browser};
 
 /// A directory on the device that the target is on, because a tmpfs has no direct I/O.
 fn directory() -> tempfile::TempDir {

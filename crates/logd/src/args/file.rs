@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::FromArgMatches as _;
 
-use super::ServeArgs;
+use super::{ServeArgs, mistake::in_a_line};
 use crate::error::LogdError;
 
 /// Reads a file's options.
@@ -70,24 +70,10 @@ fn of_key(name: &str, value: &str, error: &clap::Error) -> String {
         };
     }
     let text = in_a_line(error);
-    // "invalid value 'x' for '--key <VALUE>': why"
-    let why = text.split_once(">': ").map_or(&*text, |(_, why)| why);
+    // "invalid value 'x' for '--key <VALUE>': why", or "...; [possible values: ...]"
+    let why =
+        text.split_once(">'").map_or(&*text, |(_, why)| why.trim_start_matches([':', ';', ' ']));
     format!("{name} = {value:?}: {why}")
-}
-
-/// What is wrong and what to do, of the lines that are for who types.
-fn in_a_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let wrong = text.lines().next().unwrap_or_default();
-    let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
-    let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
-    match (tip, error.kind()) {
-        (Some(tip), _) => format!("{wrong}: {tip}"),
-        (None, clap::error::ErrorKind::UnknownArgument) => {
-            format!("{wrong}: `ringwise logd --help` has those that there are")
-        }
-        (None, _) => wrong.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Tokens by which clients show whose they are (`LOGD 1 token=...`).
+//! Tokens by which clients show whose they are (`LOGD 1 token=...`), and readers of the status page whose lines they
+//! may read.
 //!
 //! A file has them, a line each: the token, a space and its tenant. Whoever reads a token from the network can
 //! use it, so a token that came in plain from another machine is refused, unless the operator permits that. It
@@ -43,15 +44,25 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads the file, if there is one.
-    pub(crate) fn read(path: Option<&Path>, transport: Transport) -> Result<Tokens, LogdError> {
+    /// Reads the file of an option, if there is one.
+    pub(crate) fn read(
+        option: &str,
+        path: Option<&Path>,
+        transport: Transport,
+    ) -> Result<Tokens, LogdError> {
         let Some(path) = path else { return Ok(Tokens { transport, ..Tokens::default() }) };
         let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| LogdError::on(path, &error).of("--tokens"))?;
+        let text = text.map_err(|error| LogdError::on(path, &error).of(option))?;
         let tenants = parse(&text);
         let tenants = tenants
-            .map_err(|why| LogdError::Usage(format!("--tokens {}: {why}", path.display())))?;
+            .map_err(|why| LogdError::Usage(format!("{option} {}: {why}", path.display())))?;
         Ok(Tokens { tenants, transport })
+    }
+
+    /// Whether a token may come over such a connection: nobody but the client reads it there, or that is permitted.
+    pub(crate) fn may_travel(&self, peer: Option<SocketAddr>, is_tls: bool) -> bool {
+        let is_local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+        self.transport == Transport::Any || is_tls || is_local
     }
 
     /// The tenant of a client that shows a token, or why it has none.
@@ -61,8 +72,7 @@ impl Tokens {
         peer: Option<SocketAddr>,
         is_tls: bool,
     ) -> Result<Arc<str>, Refusal> {
-        let is_local = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
-        if self.transport == Transport::Private && !is_tls && !is_local {
+        if !self.may_travel(peer, is_tls) {
             return Err(Refusal::Transport);
         }
         self.tenants.get(token).cloned().ok_or(Refusal::Token)

@@ -17,7 +17,7 @@ use super::{
     shared::{Client, Shared},
     stream::{self, Next, Protocol, Seen, Taken, Wrong},
 };
-use crate::{lines::framing::Framing, session::connection::Limits};
+use crate::lines::framing::Framing;
 use event::Message;
 use item::Scan;
 
@@ -59,34 +59,35 @@ impl Protocol for Session {
     fn look(&mut self, bytes: &[u8], most: usize) -> Result<Seen, Wrong> {
         self.most = most;
         match bytes.first() {
-            None => return Ok(Seen::Part { least: 1, most }),
-            Some(&NIL) => return Ok(Seen::Whole { memory: PIECE_BYTES }),
+            None => return Ok(Seen::Part { least: 1, memory: 0 }),
+            Some(&NIL) => return Ok(Seen::Whole { memory: lines_max(bytes.len(), most) }),
             Some(&first) if !item::begins_array(first) => {
                 return Err(wrong("a message is no array"));
             }
             Some(_) => {}
         }
         let least = self.scan.advance(bytes).map_err(wrong)?;
-        match least <= bytes.len() {
-            // Lines of the message, and the message unpacked.
-            true if memmem::find(&bytes[..least], PACKED).is_some() => {
-                Ok(Seen::Whole { memory: 2 * most })
-            }
-            true => Ok(Seen::Whole { memory: least + PIECE_BYTES }),
-            false if least > most => {
-                Err(wrong("a message is too long (--connection-budget, --budget)"))
-            }
-            false => Ok(Seen::Part { least, most }),
+        // However much of it has come.
+        if least > most {
+            return Err(wrong("a message is too long (--connection-budget, --budget)"));
         }
+        Ok(match bytes.get(..least) {
+            // Received, unpacked, and as lines.
+            None => Seen::Part { least, memory: 2 * most + lines_max(most, most) },
+            Some(message) if memmem::find(message, PACKED).is_some() => {
+                Seen::Whole { memory: most + lines_max(most, most) }
+            }
+            Some(_) => Seen::Whole { memory: lines_max(bytes.len(), most) },
+        })
     }
 
-    fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<Taken, Wrong> {
+    fn take(&mut self, bytes: &[u8], line_max: usize) -> Result<Taken, Wrong> {
         let mut taken = Taken::default();
         while taken.body.len() < PIECE_BYTES {
             let rest = &bytes[taken.used..];
             let Some(mut message) = self.next(rest, taken.used == 0)? else { break };
             while taken.body.len() < PIECE_BYTES
-                && message.write_line(rest, limits.line_max, &mut taken.body)
+                && message.write_line(rest, line_max, &mut taken.body)
             {}
             if !message.is_done() {
                 self.current = Some(message);
@@ -115,7 +116,8 @@ impl Session {
             return Ok(Some(Message::heartbeat()));
         }
         let is_array = bytes.first().is_some_and(|first| item::begins_array(*first));
-        let end = Scan::default().advance(bytes).ok().filter(|end| is_array && *end <= bytes.len());
+        let most = bytes.len().min(self.most);
+        let end = self.scan.advance(bytes).ok().filter(|end| is_array && *end <= most);
         let Some(end) = end else { return Ok(None) };
         match Message::read(&bytes[..end], if is_first { self.most } else { 0 }) {
             Ok(message) => Ok(Some(message)),
@@ -123,6 +125,13 @@ impl Session {
             Err(_) => Ok(None),
         }
     }
+}
+
+/// The most bytes of lines that are stored at once, of so many bytes of messages: those before the last line, and that
+/// one. A byte of a message is at most eight of JSON (in extensions of one byte), and a line is never longer than a
+/// message may be.
+fn lines_max(bytes: usize, most: usize) -> usize {
+    PIECE_BYTES + most.min(8 * bytes + 100)
 }
 
 /// The protocol has no word for errors.

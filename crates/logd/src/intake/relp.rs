@@ -12,7 +12,7 @@ use super::{
     shared::{Client, Shared},
     stream::{self, FREE_BYTES, Next, Protocol, Seen, Taken, Wrong},
 };
-use crate::{lines::framing::Framing, session::connection::Limits};
+use crate::lines::framing::Framing;
 use frame::{Frame, Parsed, parse};
 
 /// Ends a session (RELP, "serverclose").
@@ -36,6 +36,8 @@ impl Speaker for Relp {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     is_open: bool,
+    /// The most bytes of a frame.
+    most: usize,
 }
 
 impl Protocol for Session {
@@ -44,7 +46,8 @@ impl Protocol for Session {
     const FAREWELL: &'static [u8] = SERVERCLOSE;
 
     fn look(&mut self, bytes: &[u8], most: usize) -> Result<Seen, Wrong> {
-        match parse(bytes) {
+        self.most = most;
+        match parse(bytes, most) {
             Ok(Parsed::Whole(..)) => Ok(Seen::Whole { memory: bytes.len() }),
             Ok(Parsed::Part { txnr, bytes }) if bytes > most => {
                 Err(refusal(txnr, "a message is too long (--connection-budget, --budget)"))
@@ -53,15 +56,16 @@ impl Protocol for Session {
             Ok(Parsed::Part { txnr, bytes }) if bytes > FREE_BYTES && !self.is_open => {
                 Err(refusal(txnr, "a message came before open"))
             }
-            Ok(Parsed::Part { bytes, .. }) => Ok(Seen::Part { least: bytes, most: bytes }),
+            // What it is received into, and what is stored of it.
+            Ok(Parsed::Part { bytes, .. }) => Ok(Seen::Part { least: bytes, memory: 2 * bytes }),
             Err(why) => Err(Wrong { why, answer: SERVERCLOSE.to_vec() }),
         }
     }
 
-    fn take(&mut self, bytes: &[u8], _: &Limits) -> Result<Taken, Wrong> {
+    fn take(&mut self, bytes: &[u8], _: usize) -> Result<Taken, Wrong> {
         let mut taken = Taken::default();
         // What cannot be parsed is looked at when everything before it is stored.
-        while let Ok(Parsed::Whole(frame, used)) = parse(&bytes[taken.used..]) {
+        while let Ok(Parsed::Whole(frame, used)) = parse(&bytes[taken.used..], self.most) {
             if frame.command == SYSLOG && self.is_open {
                 if !frame.data.is_empty() {
                     counted(frame.data, &mut taken.body);

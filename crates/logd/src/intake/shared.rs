@@ -15,7 +15,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::depot::{Deposit, State};
 use crate::{
     clients::addresses::Addresses, guarantee::Guarantee, live::Live, monitoring::stats::Stats,
-    session::connection::Limits,
 };
 
 /// Storage wakes the depot each second, so one that was silent for longer hangs.
@@ -95,11 +94,6 @@ impl Shared {
     /// What may change while the daemon runs.
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The limits that apply now.
-    pub(super) fn limits(&self) -> Limits {
-        self.live().limits.clone()
     }
 
     /// Waits for the end of the intake.

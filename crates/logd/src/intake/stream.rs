@@ -24,7 +24,7 @@ use super::{
     listener::Readable,
     shared::{Client, PERMIT_BYTES, Shared},
 };
-use crate::{lines::framing::Framing, monitoring::log, session::connection::Limits};
+use crate::{lines::framing::Framing, monitoring::log};
 
 /// Received bytes of a connection that take nothing from the memory for all.
 pub(super) const FREE_BYTES: usize = 32 << 10;
@@ -36,8 +36,8 @@ const PARTING_TIME: Duration = Duration::from_millis(500);
 /// What is known of the bytes that have come.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The first message is not whole. It has at least and at most so many bytes.
-    Part { least: usize, most: usize },
+    /// The first message is not whole. It has at least so many bytes. To receive and take it, so much memory is needed.
+    Part { least: usize, memory: usize },
     /// It is. To take it, so much memory is needed.
     Whole { memory: usize },
 }
@@ -86,8 +86,8 @@ pub(super) trait Protocol: Default + Send {
     /// Looks at bytes that have come, of messages with at most `most` bytes.
     fn look(&mut self, bytes: &[u8], most: usize) -> Result<Seen, Wrong>;
 
-    /// Takes messages of which the first is whole.
-    fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<Taken, Wrong>;
+    /// Takes messages of which the first is whole, for lines of at most `line_max` bytes.
+    fn take(&mut self, bytes: &[u8], line_max: usize) -> Result<Taken, Wrong>;
 }
 
 /// Serves a connection.
@@ -134,16 +134,12 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             if self.buffer.is_empty() {
                 self.wait().await?;
             }
-            let most = self.limits().of_each().min(self.shared.memory_bytes / 2);
+            let most = self.shared.live().limits.of_each().min(self.shared.memory_bytes / 2);
             match self.protocol.look(&self.buffer, most).map_err(End::Wrong)? {
-                Seen::Part { least, most } => self.receive(least, most).await?,
+                Seen::Part { least, memory } => self.receive(least, memory).await?,
                 Seen::Whole { memory } => self.store(memory).await?,
             }
         }
-    }
-
-    fn limits(&self) -> Limits {
-        self.shared.limits()
     }
 
     /// Waits for the first bytes of a message. Meanwhile the connection has no memory.
@@ -155,7 +151,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         if self.stream.has_taken() {
             return Ok(());
         }
-        let idle = self.limits().idle;
+        let idle = self.shared.live().limits.idle;
         tokio::select! {
             ready = self.stream.socket().readable() => ready.map_err(End::Failed),
             () = silence(idle) => Err(End::Silent),
@@ -164,7 +160,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
     }
 
     /// Receives more of a message.
-    async fn receive(&mut self, least: usize, most: usize) -> Result<(), End> {
+    async fn receive(&mut self, least: usize, memory: usize) -> Result<(), End> {
         if self.has_ended {
             return Err(match self.buffer.is_empty() {
                 true => End::Closed,
@@ -172,9 +168,8 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             });
         }
         if least > FREE_BYTES && self.room.is_none() {
-            // What it is received into, and what is stored of it.
-            // Those that are not whole have half of the memory, however long they take to come.
-            let bytes = (2 * most).min(self.shared.memory_bytes / 2);
+            // Messages that are not whole have half of the memory, however long they take to come.
+            let bytes = memory.min(self.shared.memory_bytes / 2);
             let among_parts = reserve(self.shared, &self.shared.unfinished, bytes).await?;
             self.room =
                 Some((among_parts, reserve(self.shared, &self.shared.memory, bytes).await?));
@@ -182,7 +177,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         }
         grow(&mut self.buffer, least.max(FREE_BYTES));
         let patience = match self.buffer.is_empty() {
-            true => self.limits().idle,
+            true => self.shared.live().limits.idle,
             false => Some(MESSAGE_TIME.saturating_sub(self.since().elapsed())),
         };
         let read = tokio::select! {
@@ -208,7 +203,8 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             None => reserve(self.shared, &self.shared.memory, memory).await?,
         };
         loop {
-            let taken = self.protocol.take(&self.buffer, &self.limits()).map_err(End::Wrong)?;
+            let line_max = self.shared.live().limits.line_max;
+            let taken = self.protocol.take(&self.buffer, line_max).map_err(End::Wrong)?;
             self.buffer.drain(..taken.used);
             self.since = None;
             if taken.next != Next::Rest {

@@ -1,7 +1,6 @@
 //! What a protocol over a stream makes of bytes, without any I/O: for tests and fuzzers.
 
 use super::stream::{Next, Protocol, Seen, Wrong};
-use crate::session::connection::Limits;
 
 /// What became of the bytes of a connection.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,12 +17,12 @@ pub(crate) struct Trial {
 pub(super) fn talk<'a, P: Protocol>(
     pieces: impl Iterator<Item = &'a [u8]>,
     most: usize,
-    limits: &Limits,
+    line_max: usize,
 ) -> Trial {
     let (mut protocol, mut trial, mut buffer) = (P::default(), Trial::default(), Vec::new());
     for piece in pieces {
         buffer.extend_from_slice(piece);
-        match take_all(&mut protocol, &mut buffer, (most, limits), &mut trial) {
+        match take_all(&mut protocol, &mut buffer, (most, line_max), &mut trial) {
             Ok(Next::End) => trial.end = Some("closed"),
             Ok(_) => continue,
             Err(wrong) => {
@@ -40,18 +39,19 @@ pub(super) fn talk<'a, P: Protocol>(
 fn take_all<P: Protocol>(
     protocol: &mut P,
     buffer: &mut Vec<u8>,
-    (most, limits): (usize, &Limits),
+    (most, line_max): (usize, usize),
     trial: &mut Trial,
 ) -> Result<Next, Wrong> {
     while !buffer.is_empty() {
         match protocol.look(buffer, most)? {
-            Seen::Part { least, most: own } => {
+            Seen::Part { least, .. } => {
                 // Or more would be waited for that has come.
-                assert!((buffer.len() + 1..=own).contains(&least) && own <= most);
+                assert!((buffer.len() + 1..=most).contains(&least));
                 break;
             }
-            Seen::Whole { .. } => loop {
-                let taken = protocol.take(buffer, limits)?;
+            Seen::Whole { memory } => loop {
+                let taken = protocol.take(buffer, line_max)?;
+                assert!(taken.body.len() <= memory, "{} of {memory}", taken.body.len());
                 assert!(taken.used > 0 || taken.next == Next::Rest);
                 assert!(taken.next != Next::Rest || !taken.body.is_empty());
                 buffer.drain(..taken.used);

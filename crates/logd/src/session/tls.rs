@@ -16,7 +16,7 @@ mod certificate;
 mod files;
 
 pub(crate) use certificate::name as client_name;
-pub(crate) use files::{ClientAuth, Files};
+pub(crate) use files::{ClientAuth, Files, Own, VERSIONS, authorities, provider};
 
 /// One connection's state.
 #[derive(Debug)]

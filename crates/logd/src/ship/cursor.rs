@@ -27,6 +27,8 @@ const TITLE: &str = "ringwise-ship 1";
 pub(crate) struct Cursor {
     directory: PathBuf,
     destination: String,
+    /// Whether the file is of the former destination.
+    is_former: bool,
     /// The lines that the file has.
     lines: BTreeMap<u32, u64>,
     /// Those that the file will have.
@@ -36,19 +38,25 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Reads the file of a directory. Without one everything is still to be shipped.
+    /// Reads the file of a directory: that of a destination, or of the former one whose place it takes. Without a file
+    /// everything is still to be shipped.
     ///
     /// # Errors
     ///
     /// The file is damaged, or of another destination.
-    pub(crate) fn open(directory: &Path, destination: &str) -> Result<Cursor, LogdError> {
+    pub(crate) fn open(
+        directory: &Path,
+        (destination, former): (&str, &str),
+    ) -> Result<Cursor, LogdError> {
         let path = directory.join(NAME);
+        let mut is_former = false;
         let lines = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(LogdError::on(&path, &error)),
             Ok(text) => {
                 let (found, lines) = parse(&text).ok_or_else(|| refused(&path, "it is damaged"))?;
-                if found != destination {
+                is_former = found == former;
+                if found != destination && !is_former {
                     return Err(refused(&path, &format!("it is of {found}, not of {destination}")));
                 }
                 lines
@@ -56,7 +64,12 @@ impl Cursor {
         };
         let (directory, destination) = (directory.to_owned(), destination.to_owned());
         let (noted, kept_at) = (lines.clone(), Instant::now());
-        Ok(Cursor { directory, destination, lines, noted, kept_at })
+        Ok(Cursor { directory, destination, is_former, lines, noted, kept_at })
+    }
+
+    /// Whether the former destination was shipped to last.
+    pub(crate) fn is_former(&self) -> bool {
+        self.is_former
     }
 
     /// Returns the next line of a stream to ship, as stored.
@@ -168,18 +181,26 @@ fn parse(text: &str) -> Option<(String, BTreeMap<u32, u64>)> {
 mod tests {
     use super::*;
 
+    const NAMES: (&str, &str) = ("kafka logs", "kafka logs exactly-once");
+
+    fn open(directory: &Path) -> Result<Cursor, LogdError> {
+        Cursor::open(directory, NAMES)
+    }
+
     #[test]
     fn a_cursor_is_read_as_it_was_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let mut cursor = open(directory.path()).unwrap();
         assert_eq!((cursor.line(0), cursor.line(7)), (0, 0));
         let mut keep = |stream, line| cursor.keep(stream, line, Duration::ZERO).unwrap();
         keep(7, u64::MAX);
         keep(0, 5);
         keep(0, 6);
-        let cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let cursor = open(directory.path()).unwrap();
         assert_eq!((cursor.line(0), cursor.line(7), cursor.line(1)), (6, u64::MAX, 0));
-        let error = Cursor::open(directory.path(), "kafka others").unwrap_err().to_string();
+        let error = Cursor::open(directory.path(), ("kafka others", "kafka others exactly-once"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("of kafka logs, not of kafka others; remove"), "{error}");
     }
 
@@ -187,41 +208,52 @@ mod tests {
     fn a_damaged_cursor_is_never_believed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(NAME);
-        Cursor::open(directory.path(), "kafka logs")
-            .unwrap()
-            .keep(3, 12_345, Duration::ZERO)
-            .unwrap();
+        open(directory.path()).unwrap().keep(3, 12_345, Duration::ZERO).unwrap();
         let whole = fs::read(&path).unwrap();
-        let open = |bytes: &[u8]| {
+        let reopen = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            Cursor::open(directory.path(), "kafka logs")
+            open(directory.path())
         };
-        assert_eq!(open(&whole).unwrap().line(3), 12_345);
+        assert_eq!(reopen(&whole).unwrap().line(3), 12_345);
         for cut in 0..whole.len() {
-            assert!(open(&whole[..cut]).is_err(), "cut at {cut}");
+            assert!(reopen(&whole[..cut]).is_err(), "cut at {cut}");
             let mut spoilt = whole.clone();
             spoilt[cut] ^= 1;
-            assert!(open(&spoilt).is_err(), "flipped at {cut}");
+            assert!(reopen(&spoilt).is_err(), "flipped at {cut}");
         }
+    }
+
+    /// Where one way to ship ends, the other goes on.
+    #[test]
+    fn a_cursor_of_the_former_destination_is_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cursor = open(directory.path()).unwrap();
+        cursor.keep(0, 5, Duration::ZERO).unwrap();
+        assert!(!open(directory.path()).unwrap().is_former());
+        let other = || Cursor::open(directory.path(), (NAMES.1, NAMES.0)).unwrap();
+        assert_eq!((other().line(0), other().is_former()), (5, true));
+        other().keep(0, 6, Duration::ZERO).unwrap();
+        assert_eq!((other().line(0), other().is_former()), (6, false));
+        assert!(open(directory.path()).unwrap().is_former());
     }
 
     #[test]
     fn a_line_that_could_not_be_kept_is_not_in_the_cursor() {
         let directory = tempfile::tempdir().unwrap();
-        let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let mut cursor = open(directory.path()).unwrap();
         cursor.keep(0, 5, Duration::ZERO).unwrap();
         fs::create_dir(directory.path().join("ship.cursor.part")).unwrap();
         assert!(cursor.keep(0, 9, Duration::ZERO).is_err());
         assert!(cursor.keep(1, 9, Duration::ZERO).is_err());
         assert_eq!((cursor.line(0), cursor.line(1)), (5, 0));
-        assert_eq!(Cursor::open(directory.path(), "kafka logs").unwrap().line(0), 5);
+        assert_eq!(open(directory.path()).unwrap().line(0), 5);
     }
 
     /// Each stream's thread used to write and sync the file for itself.
     #[test]
     fn one_write_has_the_lines_of_all_streams() {
         let directory = tempfile::tempdir().unwrap();
-        let mut cursor = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let mut cursor = open(directory.path()).unwrap();
         let hour = Duration::from_secs(3600);
         for stream in 0..3 {
             cursor.keep(stream, 5, hour).unwrap();
@@ -229,7 +261,7 @@ mod tests {
         }
         assert!(!directory.path().join(NAME).exists());
         cursor.keep(3, 6, Duration::ZERO).unwrap();
-        let stored = Cursor::open(directory.path(), "kafka logs").unwrap();
+        let stored = open(directory.path()).unwrap();
         for cursor in [&cursor, &stored] {
             assert_eq!([0, 1, 2, 3].map(|stream| cursor.line(stream)), [5, 5, 5, 6]);
         }

@@ -1,4 +1,4 @@
-//! Where shipments go. Kafka is one destination.
+//! Where shipments go. Kafka is one destination; an upload of segments could be another.
 //!
 //! A destination knows nothing of segments, cursors or pauses. The lane of a stream decides what to send when.
 
@@ -15,15 +15,16 @@ pub(crate) struct Trouble(pub(crate) String);
 /// After an error the caller calls [`connect`](Self::connect) and sends all shipments again that were not acknowledged:
 /// the same ones, in the same order. A destination may have stored some of them.
 pub(crate) trait Destination {
-    /// Connects. Shipments that were sent before are not in flight any more.
-    fn connect(&mut self) -> Result<(), Trouble>;
+    /// Connects. Shipments that were sent before are not in flight any more. A destination that knows what it has returns
+    /// the line to go on with.
+    fn connect(&mut self) -> Result<Option<u64>, Trouble>;
 
     /// Sends a shipment, without waiting until it is stored.
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble>;
 
-    /// Waits for the acknowledgement of the oldest shipment in flight. False means that there is none yet.
-    fn receive(&mut self, wait: Duration) -> Result<bool, Trouble>;
+    /// Waits for acknowledgements. Returns how many shipments are acknowledged now, the oldest first.
+    fn receive(&mut self, wait: Duration) -> Result<usize, Trouble>;
 
-    /// The most shipments in flight.
+    /// The most shipments that are not acknowledged.
     fn window(&self) -> usize;
 }

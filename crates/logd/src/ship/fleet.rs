@@ -54,7 +54,8 @@ impl Shipping {
     ///
     /// The cursor cannot be read, or is not that of these segments or of this destination.
     pub(crate) fn new(directory: &Path, kafka: Settings) -> Result<Shipping, LogdError> {
-        let cursor = Cursor::open(directory, &kafka.name())?;
+        let (name, former) = kafka.names();
+        let cursor = Cursor::open(directory, (&name, &former))?;
         let streams = Arc::new(Streams::default());
         for segments in InDirectory::all(directory)? {
             let stream = segments.stream();
@@ -80,13 +81,15 @@ impl Shipping {
     ///
     /// A thread cannot start.
     pub(crate) fn start(self) -> Result<Fleet, LogdError> {
+        let is_former = self.cursor.is_former();
         let cursor = Arc::new(Mutex::new(self.cursor));
         let mut fleet = Fleet { threads: Vec::new(), end: Arc::default() };
         for (number, progress) in self.streams.all() {
             let stream = Stream { content: Content::Lines, number };
             let line = cursor.lock().unwrap_or_else(PoisonError::into_inner).line(number);
             let follower = Follower::new(&self.directory, stream, line);
-            let kafka = Kafka::new(self.kafka.clone(), &self.origin, number);
+            let least = if is_former { line } else { 0 };
+            let kafka = Kafka::new(self.kafka.clone(), (&self.origin, number), least);
             let lane = Lane::new(number, follower, kafka, (progress, cursor.clone()));
             fleet.launch(number, lane)?;
         }
@@ -174,7 +177,7 @@ mod tests {
     struct Hanging;
 
     impl Destination for Hanging {
-        fn connect(&mut self) -> Result<(), Trouble> {
+        fn connect(&mut self) -> Result<Option<u64>, Trouble> {
             thread::sleep(Duration::from_secs(30));
             Err(Trouble("no answer".to_owned()))
         }
@@ -183,8 +186,8 @@ mod tests {
             Ok(())
         }
 
-        fn receive(&mut self, _wait: Duration) -> Result<bool, Trouble> {
-            Ok(false)
+        fn receive(&mut self, _wait: Duration) -> Result<usize, Trouble> {
+            Ok(0)
         }
 
         fn window(&self) -> usize {

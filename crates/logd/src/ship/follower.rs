@@ -104,6 +104,11 @@ impl Follower {
         Follower { directory: directory.to_owned(), stream, next, open: None, tries: None }
     }
 
+    /// Makes another one of the stream, which begins with this line.
+    pub(crate) fn at(&self, next: u64) -> Follower {
+        Follower::new(&self.directory, self.stream, next)
+    }
+
     /// Returns the number of the next line.
     pub(crate) fn next_line(&self) -> u64 {
         self.next

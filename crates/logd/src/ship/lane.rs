@@ -2,7 +2,7 @@
 //!
 //! Shipments in flight stay in memory until they are acknowledged. After an error all of them are sent again, the same
 //! ones in the same order, so a destination that numbers them takes each once. Only a crash makes the lane read lines
-//! again that were sent: those after the cursor.
+//! again that were sent: those after the cursor. A destination that says itself what it has is believed instead.
 
 use std::{
     collections::VecDeque,
@@ -34,6 +34,8 @@ pub(crate) struct Lane<D> {
     rest: Option<Rest>,
     /// Shipments that are not acknowledged, the oldest first.
     window: VecDeque<Shipment>,
+    /// The line before which the destination has all, as acknowledgements or the destination itself said last.
+    agreed: Option<u64>,
     progress: Arc<Progress>,
     cursor: Arc<Mutex<Cursor>>,
     is_connected: bool,
@@ -68,6 +70,7 @@ impl<D: Destination> Lane<D> {
             destination,
             rest: None,
             window: VecDeque::new(),
+            agreed: None,
             progress,
             cursor,
             is_connected: false,
@@ -99,7 +102,9 @@ impl<D: Destination> Lane<D> {
                 // There is nothing to connect for.
                 return Ok(Turn::Idle);
             }
-            self.destination.connect()?;
+            if let Some(line) = self.destination.connect()? {
+                self.go_on_with(line)?;
+            }
             self.is_connected = true;
             for shipment in &self.window {
                 self.destination.send(shipment)?;
@@ -123,11 +128,50 @@ impl<D: Destination> Lane<D> {
             }
             turn = Turn::Worked;
         }
-        if self.destination.receive(wait)? {
+        for _ in 0..self.destination.receive(wait)? {
             self.acknowledged();
             turn = Turn::Worked;
         }
         Ok(turn)
+    }
+
+    /// Goes on with the line that the destination wants next: it has all lines before that, and no others.
+    fn go_on_with(&mut self, line: u64) -> Result<(), Trouble> {
+        if self.agreed == Some(line) {
+            return Ok(());
+        }
+        let (stream, durable) = (self.stream, self.progress.durable());
+        if line > durable {
+            return Err(Trouble(format!(
+                "the destination has {line} lines of stream {stream}, and {durable} are stored: other segments were \
+                 here; restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
+            )));
+        }
+        while let Some(first) = self.window.front()
+            && first.line_end() <= line
+        {
+            self.acknowledged();
+        }
+        if self.agreed.replace(line) == Some(line) || self.next_line() == line {
+            return Ok(());
+        }
+        log::remark(
+            "ship",
+            format_args!("stream {stream}: goes on with line {line}, as the destination says"),
+        );
+        self.window.clear();
+        self.rest = None;
+        self.follower = self.follower.at(line);
+        self.progress.begin(line);
+        self.has_backlog = false;
+        Ok(())
+    }
+
+    /// The first line that is not acknowledged and not known to be gone.
+    fn next_line(&self) -> u64 {
+        let first = self.window.front().map(|shipment| shipment.first_line);
+        let next = || self.rest.as_ref().map_or(self.follower.next_line(), Rest::line);
+        first.unwrap_or_else(next)
     }
 
     fn is_idle(&self) -> bool {
@@ -203,7 +247,7 @@ impl<D: Destination> Lane<D> {
 
     fn acknowledged(&mut self) {
         let Some(shipment) = self.window.pop_front() else { return };
-        self.pause = PAUSE_MIN;
+        (self.pause, self.agreed) = (PAUSE_MIN, Some(shipment.line_end()));
         let bytes = shipment.bytes.len() as u64;
         self.progress.acknowledge(shipment.line_end(), shipment.lines, bytes);
         if self.progress.succeed() {

@@ -63,6 +63,8 @@ pub(crate) struct World {
     random: fastrand::Rng,
 }
 
+const NAMES: (&str, &str) = ("test", "another test");
+
 fn local() -> Local {
     Local::builder().backend(BackendChoice::Classic).build().unwrap()
 }
@@ -86,7 +88,7 @@ impl World {
             shipped: Some(streams.clone()),
         };
         let storage = Storage::open(&shared, 0, limits()).unwrap();
-        let cursor = Arc::new(Mutex::new(Cursor::open(directory.path(), "test").unwrap()));
+        let cursor = Arc::new(Mutex::new(Cursor::open(directory.path(), NAMES).unwrap()));
         let (lines, random) = (Vec::new(), fastrand::Rng::with_seed(seed));
         World { directory, shared, storage, local: local(), asked, streams, cursor, lines, random }
     }
@@ -144,7 +146,7 @@ impl World {
 
     /// Begins to ship, where the cursor says.
     pub(super) fn lane<D: Destination>(&self, destination: D) -> Lane<D> {
-        let cursor = Cursor::open(self.directory.path(), "test").unwrap();
+        let cursor = Cursor::open(self.directory.path(), NAMES).unwrap();
         let follower = Follower::new(self.directory.path(), STREAM, cursor.line(0));
         *self.cursor.lock().unwrap() = cursor;
         Lane::new(0, follower, destination, (self.progress(), self.cursor.clone()))
@@ -209,9 +211,9 @@ impl Memory {
 }
 
 impl Destination for Memory {
-    fn connect(&mut self) -> Result<(), Trouble> {
+    fn connect(&mut self) -> Result<Option<u64>, Trouble> {
         self.in_flight.clear();
-        self.call().map_or(Ok(()), |_| Err(Trouble("connect".to_owned())))
+        self.call().map_or(Ok(None), |_| Err(Trouble("connect".to_owned())))
     }
 
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble> {
@@ -227,11 +229,11 @@ impl Destination for Memory {
         loss.map_or(Ok(()), |_| Err(Trouble("send".to_owned())))
     }
 
-    fn receive(&mut self, _wait: Duration) -> Result<bool, Trouble> {
+    fn receive(&mut self, _wait: Duration) -> Result<usize, Trouble> {
         if self.call().is_some() {
             return Err(Trouble("receive".to_owned()));
         }
-        Ok(self.in_flight.pop_front().is_some())
+        Ok(usize::from(self.in_flight.pop_front().is_some()))
     }
 
     fn window(&self) -> usize {

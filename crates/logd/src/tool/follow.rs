@@ -2,31 +2,36 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Write},
+    io::Write,
     ops::{ControlFlow, Range},
     path::Path,
     time::Duration,
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::{
     disk::segment::{
         format::name::Stream,
         reading::{
-            cursor::Piece,
+            newest::begin_of_newest,
             reader::{end_of, place_of},
             source::{InDirectory, streams},
         },
     },
     error::LogdError,
-    tool::merge::{Wanted, write_merged},
+    tool::{
+        merge::{Wanted, write_merged},
+        printer::{Plain, Printer},
+    },
 };
 
 /// How often the directory is looked at.
-const LOOK_TIME: Duration = Duration::from_millis(200);
+pub(super) const LOOK_TIME: Duration = Duration::from_millis(200);
 /// Lines before the end at which `tail` begins.
 const TAIL_LINES: u64 = 10;
+/// Lines before the end at which a live view begins.
+const LIVE_LINES: u64 = 50;
+/// The most bytes of a stream that a live view reads when it looks, but for a batch that has more.
+const LIVE_BYTES: u64 = 4 << 20;
 
 /// How far a stream was printed.
 pub(super) struct Place {
@@ -35,13 +40,9 @@ pub(super) struct Place {
     pub(super) next: u64,
 }
 
-/// Where lines are printed, and how.
-pub(super) trait Printer {
-    /// Prints the lines of a piece, and says whether to go on.
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>>;
-
-    fn flush(&mut self) -> io::Result<()>;
-}
+/// Decides where a stream goes on. It gets the next line, if some were printed. Returns the lines that are left out
+/// before the first one to print.
+type Start<'a> = dyn Fn(&InDirectory<'_>, Option<u64>) -> Result<Range<u64>, LogdError> + 'a;
 
 pub(super) fn tail(
     directory: &Path,
@@ -50,27 +51,12 @@ pub(super) fn tail(
     once: bool,
     out: &mut impl Write,
 ) -> Result<(), LogdError> {
-    struct All<'a, W> {
-        wanted: &'a Wanted<'a>,
-        out: W,
-    }
-
-    impl<W: Write> Printer for All<'_, W> {
-        fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
-            self.wanted.selection.shown.print(piece, u64::MAX, &mut self.out)?;
-            Ok(ControlFlow::Continue(()))
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            self.out.flush()
-        }
-    }
-
-    let mut printer = All { wanted, out };
+    let mut printer = Plain { shown: wanted.selection.shown, out, are_gaps_told: true };
     let mut places = BTreeMap::new();
-    let first = |segments: &InDirectory<'_>| match from {
-        Some(from) => Ok(from),
-        None => Ok(end_of(segments)?.unwrap_or(0).saturating_sub(TAIL_LINES)),
+    let first = |segments: &InDirectory<'_>, _| {
+        let end = || end_of(segments).map(|end| end.unwrap_or(0).saturating_sub(TAIL_LINES));
+        let first = from.map_or_else(end, Ok)?;
+        Ok(first..first)
     };
     let _ = print_new(directory, wanted, &mut places, &first, &mut printer)?;
     if once {
@@ -84,45 +70,78 @@ pub(super) fn tail(
 pub(super) fn follow(
     directory: &Path,
     wanted: &Wanted<'_>,
-    mut places: BTreeMap<Stream, Place>,
+    places: BTreeMap<Stream, Place>,
     from: u64,
     printer: &mut dyn Printer,
 ) -> Result<(), LogdError> {
+    let start = |_: &InDirectory<'_>, next: Option<u64>| {
+        let next = next.unwrap_or(from);
+        Ok(next..next)
+    };
+    go_on(directory, wanted, places, &start, printer)
+}
+
+/// Prints the last lines of each stream, and then what comes after them, until nobody wants more. If a stream grows
+/// faster than its lines are printed, older ones are left out.
+pub(super) fn live(
+    directory: &Path,
+    wanted: &Wanted<'_>,
+    printer: &mut dyn Printer,
+) -> Result<(), LogdError> {
+    let last = |segments: &InDirectory<'_>, _| {
+        let first = begin_of_newest(segments, 0, (LIVE_LINES, LIVE_BYTES))?;
+        Ok(first..first)
+    };
+    let newest = |segments: &InDirectory<'_>, next: Option<u64>| {
+        let next = next.unwrap_or(0);
+        Ok(next..begin_of_newest(segments, next, (u64::MAX, LIVE_BYTES))?)
+    };
+    let mut places = BTreeMap::new();
+    let _ = print_new(directory, wanted, &mut places, &last, printer)?;
+    go_on(directory, wanted, places, &newest, printer)
+}
+
+/// Prints what is new, again and again.
+fn go_on(
+    directory: &Path,
+    wanted: &Wanted<'_>,
+    mut places: BTreeMap<Stream, Place>,
+    start: &Start<'_>,
+    printer: &mut dyn Printer,
+) -> Result<(), LogdError> {
     loop {
-        if print_new(directory, wanted, &mut places, &|_| Ok(from), printer)?.is_break() {
+        if print_new(directory, wanted, &mut places, start, printer)?.is_break() {
             return Ok(());
         }
-        if !has_reader_after(LOOK_TIME) {
+        if !printer.wait(LOOK_TIME) {
             return Err(LogdError::BrokenPipe);
         }
     }
 }
 
-/// Prints what comes after the given places, once. `first` decides where a stream without a place begins.
+/// Prints what comes after the given places, once.
 fn print_new(
     directory: &Path,
     wanted: &Wanted<'_>,
     places: &mut BTreeMap<Stream, Place>,
-    first: &dyn Fn(&InDirectory<'_>) -> Result<u64, LogdError>,
+    start: &Start<'_>,
     printer: &mut dyn Printer,
 ) -> Result<ControlFlow<()>, LogdError> {
-    let skip = |stream: Stream, lines: &Range<u64>| {
-        let (from, to) = (lines.start, lines.end - 1);
-        let _ =
-            writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are not there");
-    };
     let mut sources = Vec::new();
     for (stream, mut serials) in wanted.among(streams(directory)?) {
         let known = places.get(&stream);
         serials.retain(|serial| known.is_none_or(|place| *serial >= place.serial));
         let segments = InDirectory::new(directory, stream, serials);
-        let next = known.map_or_else(|| first(&segments), |place| Ok(place.next))?;
+        let left_out = start(&segments, known.map(|place| place.next))?;
+        if !left_out.is_empty() {
+            printer.skip(stream, &left_out);
+        }
+        let next = left_out.end;
         let place = place_of(&segments, next)?;
         places.insert(stream, Place { serial: segments.serial(place), next });
         sources.push(wanted.source(stream, segments, place, next)?);
     }
-    let mut write = |piece: &Piece<'_>| printer.print(piece);
-    let flow = write_merged(&mut sources, &wanted.selection, skip, &mut write)?;
+    let flow = write_merged(&mut sources, &wanted.selection, printer)?;
     printer.flush().map_err(|error| LogdError::output(&error))?;
     for source in sources {
         if let Some(place) = places.get_mut(&source.stream) {
@@ -130,20 +149,4 @@ fn print_new(
         }
     }
     Ok(flow)
-}
-
-/// Waits, and says whether anybody still reads standard output. While no line comes, no write would fail.
-fn has_reader_after(time: Duration) -> bool {
-    let stdout = io::stdout();
-    // The kernel always reports that the other end of a pipe is closed (poll(2)).
-    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-    let limit = Timespec::try_from(time).expect("less than a second");
-    match poll(&mut watched, Some(&limit)) {
-        Ok(0) => true,
-        Ok(_) => !watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
-        Err(_) => {
-            std::thread::sleep(time);
-            true
-        }
-    }
 }

@@ -1,10 +1,6 @@
 //! Reads several streams and merges them by the times of their batches.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    ops::{ControlFlow, Range},
-};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     disk::segment::{
@@ -12,7 +8,7 @@ use crate::{
         reading::{cursor::Piece, reader::Reader, source::InDirectory},
     },
     error::LogdError,
-    tool::{selection::Selection, shown::Shown},
+    tool::{printer::Printer, selection::Selection, shown::Shown},
 };
 
 /// The streams and lines that the user asked for.
@@ -66,13 +62,12 @@ pub(super) struct Source<'a> {
     piece: Option<Piece<'static>>,
 }
 
-/// Writes the selected lines of several streams, batch by batch in the order of their times, until `write` asks to
-/// stop. `skip` gets the lines that are missing.
+/// Prints the selected lines of several streams, batch by batch in the order of their times, until the printer wants no
+/// more.
 pub(super) fn write_merged(
     sources: &mut [Source<'_>],
     selection: &Selection<'_>,
-    skip: impl Fn(Stream, &Range<u64>),
-    write: &mut dyn FnMut(&Piece<'_>) -> io::Result<ControlFlow<()>>,
+    printer: &mut dyn Printer,
 ) -> Result<ControlFlow<()>, LogdError> {
     loop {
         let oldest = sources.iter_mut().filter(|source| source.piece.is_some());
@@ -80,14 +75,14 @@ pub(super) fn write_merged(
         let Some(source) = oldest else { return Ok(ControlFlow::Continue(())) };
         let Some(piece) = source.piece.take() else { continue };
         if !piece.missing.is_empty() {
-            skip(source.stream, &piece.missing);
+            printer.skip(source.stream, &piece.missing);
         }
-        let written = if selection.is_everything() {
-            write(&piece)
+        let printed = if selection.is_everything() {
+            printer.print(source.stream, &piece)
         } else {
-            write(&selection.select(&piece).piece)
+            printer.print(source.stream, &selection.select(&piece).piece)
         };
-        if written.map_err(|error| LogdError::output(&error))?.is_break() {
+        if printed.map_err(|error| LogdError::output(&error))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         source.reader.recycle(piece);

@@ -1,28 +1,40 @@
-//! `ringwise logd query`: prints the stored lines that a user asks for, by time, sender and content.
+//! `ringwise logd query`: prints the stored lines that a user asks for, by time, sender and content. The status page
+//! asks by the same options.
 //!
 //! `lanes` reads segments on several threads and gives what they find in order. `selection` finds lines in a batch.
+//! `table` writes them to a Parquet file.
 
 mod lanes;
+#[cfg(feature = "parquet")]
+mod table;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     io::{self, Write},
     num::NonZero,
-    ops::ControlFlow,
-    path::PathBuf,
+    ops::{ControlFlow, Range},
+    path::{Path, PathBuf},
     thread::available_parallelism,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use clap::FromArgMatches as _;
+
 use crate::{
-    disk::segment::reading::{
-        cursor::Piece,
-        source::{InDirectory, streams},
+    args::mistake::in_a_line,
+    disk::segment::{
+        format::name::Stream,
+        reading::{
+            cursor::Piece,
+            source::{InDirectory, streams},
+        },
     },
     error::LogdError,
     tool::{
-        follow::{Place, Printer, follow},
+        follow::{Place, follow, live},
         merge::Wanted,
+        printer::{Printer, has_output_after, tell_gap},
         problems::{tell_of_no_segments, told},
         selection::{Selection, Sought},
         shown::Shown,
@@ -54,23 +66,126 @@ pub(crate) struct QueryArgs {
     /// Say on standard error what was read and how long it took
     #[arg(long)]
     stats: bool,
+    /// Write the lines to a Parquet file, with their numbers, times and senders
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"],
+          conflicts_with_all = ["count", "follow", "with_origin"])]
+    output: Option<Vec<OsString>>,
     /// Threads that read segments [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 }
 
+impl QueryArgs {
+    /// Reads options as if they had been typed, each a name, and a value if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The message of the command.
+    pub(crate) fn typed(
+        directory: &Path,
+        options: impl IntoIterator<Item = (String, Option<String>)>,
+    ) -> Result<QueryArgs, String> {
+        let command = <QueryArgs as clap::Args>::augment_args(clap::Command::new("query"));
+        let mut words: Vec<OsString> = vec!["query".into()];
+        words.extend(options.into_iter().map(|(name, value)| match value {
+            Some(value) => format!("--{name}={value}").into(),
+            None => format!("--{name}").into(),
+        }));
+        words.extend(["--".into(), directory.into()]);
+        let matches = command.try_get_matches_from(words).map_err(|error| in_a_line(&error))?;
+        QueryArgs::from_arg_matches(&matches).map_err(|error| in_a_line(&error))
+    }
+
+    /// Returns how many lines are wanted, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Prints lines of a piece, at most so many. Returns how many.
+    pub(crate) fn print(
+        &self,
+        piece: &Piece<'_>,
+        most: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        self.shown.print(piece, most, out)
+    }
+
+    /// Gives the stored lines to a printer, from so many threads. Returns the problems of the segments, a line each.
+    pub(crate) fn search(
+        &self,
+        threads: usize,
+        printer: &mut dyn Printer,
+    ) -> Result<Vec<String>, LogdError> {
+        let sources = self.sources(&self.wanted())?;
+        Ok(scan(&sources, &self.wanted().selection, threads, printer)?.problems)
+    }
+
+    /// Gives the last lines to a printer and then those that are stored, until it wants no more. If there are too many,
+    /// older ones are left out.
+    pub(crate) fn live(&self, printer: &mut dyn Printer) -> Result<(), LogdError> {
+        live(&self.directory, &self.wanted(), printer)
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted::selected(Selection::sought(&self.shown, &self.sought, self.count))
+    }
+
+    fn sources(&self, wanted: &Wanted<'_>) -> Result<Vec<InDirectory<'_>>, LogdError> {
+        let directory = &*self.directory;
+        let new = |(stream, serials)| InDirectory::new(directory, stream, serials);
+        Ok(wanted.among(streams(directory)?).map(new).collect())
+    }
+}
+
 /// Runs a query as typed.
 pub(super) fn run(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdError> {
+    match args.output.as_deref() {
+        Some([format, path]) if format == "parquet" => write_table(args, Path::new(path)),
+        Some([format, _]) => {
+            let format = format.to_string_lossy();
+            Err(LogdError::Usage(format!("--output {format}: expected parquet and a file")))
+        }
+        _ => print(args, out),
+    }
+}
+
+/// Writes the lines to a file with columns.
+#[cfg(feature = "parquet")]
+fn write_table(args: &QueryArgs, path: &Path) -> Result<(), LogdError> {
+    let begin = Instant::now();
+    let shown = args.shown.clone().with_origins();
+    let args = &QueryArgs { shown, ..args.clone() };
+    let mut wanted = args.wanted();
+    wanted.selection.has_numbers = true;
+    let sources = args.sources(&wanted)?;
+    let mut table = table::Table::new(path, args.limit.unwrap_or(u64::MAX))?;
+    let Scanned { problems, counts, .. } =
+        scan(&sources, &wanted.selection, threads(args), &mut table)?;
+    let count = table.count;
+    table.finish()?;
+    if args.stats {
+        tell_counts(&counts, count, begin);
+    }
+    told(problems.iter())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn write_table(_: &QueryArgs, _: &Path) -> Result<(), LogdError> {
+    let text =
+        "--output parquet: this ringwise was built without it: build it with --features parquet";
+    Err(LogdError::Usage(text.to_owned()))
+}
+
+/// Prints the lines.
+fn print(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let begin = Instant::now();
     let directory = &*args.directory;
-    let wanted = Wanted::selected(Selection::sought(&args.shown, &args.sought, args.count));
-    let all = streams(directory)?;
-    if all.is_empty() {
+    let wanted = args.wanted();
+    let sources = args.sources(&wanted)?;
+    if streams(directory)?.is_empty() {
         tell_of_no_segments(directory);
     }
-    let sources = wanted.among(all);
-    let sources: Vec<InDirectory<'_>> =
-        sources.map(|(stream, serials)| InDirectory::new(directory, stream, serials)).collect();
     let mut printer = Lines { args, out, left: args.limit.unwrap_or(u64::MAX), count: 0 };
     let Scanned { ends, problems, counts } =
         scan(&sources, &wanted.selection, threads(args), &mut printer)?;
@@ -121,7 +236,7 @@ struct Lines<'a, W> {
 }
 
 impl<W: Write> Printer for Lines<'_, W> {
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+    fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         let count = match self.args.count {
             true => piece.line_count.min(self.left),
             false => self.args.shown.print(piece, self.left, &mut self.out)?,
@@ -131,7 +246,63 @@ impl<W: Write> Printer for Lines<'_, W> {
         Ok(if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
+    fn skip(&mut self, stream: Stream, lines: &Range<u64>) {
+        tell_gap(stream, lines);
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+
+    fn wait(&mut self, time: Duration) -> bool {
+        has_output_after(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        disk::segment::format::name::{Content, Part},
+        fuzzing::index_of,
+    };
+
+    /// Wants nothing any more.
+    struct Nobody;
+
+    impl Printer for Nobody {
+        fn print(&mut self, _: Stream, _: &Piece<'_>) -> io::Result<ControlFlow<()>> {
+            panic!("no line is selected");
+        }
+
+        fn skip(&mut self, _: Stream, _: &Range<u64>) {}
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn wait(&mut self, _: Duration) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_query_that_finds_nothing_ends_when_nobody_wants_it() {
+        const SEGMENTS: u64 = 3000;
+        let directory = tempfile::tempdir().unwrap();
+        let stream = Stream { content: Content::Lines, number: 0 };
+        let batch = vec![b"1\n".to_vec()];
+        for serial in 0..SEGMENTS {
+            let path = |part| directory.path().join(stream.file(serial, part));
+            std::fs::write(path(Part::Index), index_of(&batch, true, true)).unwrap();
+            std::fs::write(path(Part::Data), batch.concat()).unwrap();
+        }
+        let text = [("match".to_owned(), Some("nothing".to_owned()))];
+        let args = QueryArgs::typed(directory.path(), text).unwrap();
+        let wanted = args.wanted();
+        let sources = args.sources(&wanted).unwrap();
+        let counts = scan(&sources, &wanted.selection, 1, &mut Nobody).unwrap().counts;
+        let ended = counts.read_segments + counts.passed_segments;
+        assert!(ended < SEGMENTS, "all {ended} segments were read");
     }
 }

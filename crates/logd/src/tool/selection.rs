@@ -21,6 +21,8 @@ pub(super) struct Selection<'a> {
     filter: Filter,
     /// Whether only their number is wanted.
     pub(super) is_counted: bool,
+    /// Whether the numbers of the lines are wanted.
+    pub(super) has_numbers: bool,
 }
 
 /// The selected lines of a piece.
@@ -34,12 +36,12 @@ pub(super) struct Selected {
 impl<'a> Selection<'a> {
     /// Selects lines by time and sender.
     pub(super) fn shown(shown: &'a Shown) -> Selection<'a> {
-        Selection { shown, filter: Filter::default(), is_counted: false }
+        Selection { shown, filter: Filter::default(), is_counted: false, has_numbers: false }
     }
 
     /// Selects them by their content too.
     pub(super) fn sought(shown: &'a Shown, sought: &Sought, is_counted: bool) -> Selection<'a> {
-        Selection { shown, filter: Filter::new(sought), is_counted }
+        Selection { shown, filter: Filter::new(sought), is_counted, has_numbers: false }
     }
 
     /// Returns what a reader has to know of it, if senders and times matter.
@@ -55,18 +57,20 @@ impl<'a> Selection<'a> {
 
     /// Selects lines of a piece.
     pub(super) fn select(&self, piece: &Piece<'_>) -> Selected {
-        let mut found = Found::default();
+        let mut found = Found { next: piece.numbers().next().unwrap_or(0), ..Found::default() };
         if piece.has_parts() {
             for (part, lines, count) in piece.parts() {
                 if self.shown.wants(part) {
                     self.select_of(Some(part), lines, count, &mut found);
                 }
+                found.next += count;
             }
         } else {
             self.select_of(None, piece.lines(), piece.line_count, &mut found);
         }
-        let Found { lines, parts, bytes, looked_at } = found;
-        Selected { piece: Piece::selected(piece.time_ms, lines, parts, bytes), looked_at }
+        let Found { lines, numbers, parts, bytes, looked_at, .. } = found;
+        let piece = Piece::selected(piece.time_ms, (lines, numbers), parts, bytes);
+        Selected { piece, looked_at }
     }
 
     /// Selects lines that have one sender. `count` is their number.
@@ -77,11 +81,20 @@ impl<'a> Selection<'a> {
             if !self.is_counted {
                 found.bytes.extend_from_slice(lines);
             }
+            if self.has_numbers {
+                found.numbers.extend(found.next..found.next + count);
+            }
         } else {
+            let (mut number, mut at) = (found.next, 0);
             found.looked_at += self.filter.find(lines, |line| {
                 found.lines += 1;
+                if self.has_numbers {
+                    number += memchr::memchr_iter(b'\n', &lines[at..line.start]).count() as u64;
+                    at = line.start;
+                    found.numbers.push(number);
+                }
                 if !self.is_counted {
-                    found.bytes.extend_from_slice(line);
+                    found.bytes.extend_from_slice(&lines[line]);
                 }
             });
         }
@@ -99,6 +112,10 @@ impl<'a> Selection<'a> {
 #[derive(Default)]
 struct Found {
     lines: u64,
+    /// Their numbers, if they are wanted.
+    numbers: Vec<u64>,
+    /// The number of the first line of the part that is looked at.
+    next: u64,
     parts: Vec<StoredPart>,
     bytes: Vec<u8>,
     looked_at: u64,

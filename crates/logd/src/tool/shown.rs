@@ -51,6 +51,12 @@ impl Shown {
         is_timed || self.tenant.is_some() || self.peer.is_some()
     }
 
+    /// Has the senders of lines printed.
+    #[cfg(feature = "parquet")]
+    pub(super) fn with_origins(self) -> Shown {
+        Shown { with_origin: true, ..self }
+    }
+
     /// Whether the senders of lines are printed.
     pub(super) fn has_origins(&self) -> bool {
         self.with_origin

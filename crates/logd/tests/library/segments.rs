@@ -11,9 +11,10 @@ use std::{
 
 use crate::daemon::{Daemon, command, stored, tool, wait_until};
 
-/// Old segments, and how long each is: packing one takes a second or so.
-const SEGMENTS: u64 = 6;
-const SEGMENT_BYTES: usize = 4 << 20;
+/// How much old segments are written from, and in how many parts. Packing one of them takes a quarter of a second or so,
+/// and many times that on a busy machine.
+const PARTS: u64 = 8;
+const PART_BYTES: usize = 1 << 20;
 
 fn start(directory: &Path, flags: &[&str]) -> Daemon {
     // The segments of one thread are looked at.
@@ -41,11 +42,13 @@ fn is_sealed(directory: &Path, serial: u64) -> bool {
 fn what_is_to_be_sealed_does_not_wait_for_all_that_is_to_be_packed() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let daemon = start(directory, &["--segment-size", &(SEGMENT_BYTES / 2).to_string()]);
+    let size = (PART_BYTES / 2).to_string();
+    // All of it is stored, however slow the disk is.
+    let daemon = start(directory, &["--segment-size", &size, "--drain", "60s"]);
     let mut random = fastrand::Rng::with_seed(1);
-    for _ in 0..SEGMENTS {
-        let mut lines = Vec::with_capacity(SEGMENT_BYTES + 100);
-        while lines.len() < SEGMENT_BYTES {
+    for _ in 0..PARTS {
+        let mut lines = Vec::with_capacity(PART_BYTES + 100);
+        while lines.len() < PART_BYTES {
             let (id, level) = (random.u64(..), random.u8(..));
             writeln!(lines, "{{\"id\":{id},\"level\":{level},\"message\":\"hello\"}}").unwrap();
         }

@@ -15,8 +15,9 @@ use super::{
 };
 use crate::disk::segment::format::name::{Part, Stream};
 
-/// Bytes to pack before the next check whether to stop.
-const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes to pack before the next check whether to stop: a block of zstd. High levels take long for one, and many times
+/// that where others need the processors, while segments wait for their seal.
+const CHUNK_BYTES: u64 = 128 << 10;
 
 /// The outcome for a segment.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use std::io::Write as _;
 
 use super::item::{Item, check, head};
-use crate::lines::text::{quote, quote_hex};
+use crate::lines::text::{quote, quote_hex, write_double};
 
 /// The type of a time with nanoseconds: two numbers of four bytes.
 const EVENT_TIME: i8 = 0;
@@ -36,11 +36,8 @@ impl Writer<'_> {
             Item::Float32(value) if value.is_finite() => {
                 drop(serde_json::to_writer(&mut *self.out, &value))
             }
-            Item::Float32(value) => self.not_finite(value.into()),
-            Item::Float64(value) if value.is_finite() => {
-                drop(serde_json::to_writer(&mut *self.out, &value))
-            }
-            Item::Float64(value) => self.not_finite(value),
+            Item::Float32(value) => write_double(value.into(), self.out),
+            Item::Float64(value) => write_double(value, self.out),
             Item::Text(count) | Item::Binary(count) => {
                 self.text(&bytes[at..at + count]);
                 at += count;
@@ -122,15 +119,6 @@ impl Writer<'_> {
         let room = self.end.saturating_sub(self.out.len()) + 1;
         quote_hex(&bytes[..bytes.len().min(room)], self.out);
         self.out.push(b'}');
-    }
-
-    fn not_finite(&mut self, value: f64) {
-        let name = match value {
-            f64::INFINITY => "Infinity",
-            f64::NEG_INFINITY => "-Infinity",
-            _ => "NaN",
-        };
-        quote(name, self.out);
     }
 }
 

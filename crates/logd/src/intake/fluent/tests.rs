@@ -3,16 +3,12 @@
 use std::io::Write;
 
 use super::*;
-use crate::{
-    fuzzing,
-    intake::trial::{Trial, talk},
-};
+use crate::intake::trial::{Trial, talk};
 
 fn trial(bytes: &[u8]) -> Trial {
-    let limits = fuzzing::limits(1, false);
-    let whole = talk::<Session>([bytes].into_iter(), 1000, &limits);
+    let whole = talk::<Session>([bytes].into_iter(), 1000, 200);
     for size in [1, 7] {
-        assert_eq!(whole, talk::<Session>(bytes.chunks(size), 1000, &limits));
+        assert_eq!(whole, talk::<Session>(bytes.chunks(size), 1000, 200));
     }
     whole
 }
@@ -95,6 +91,8 @@ fn nothing_of_a_message_that_is_wrong_is_stored() {
         (packed(b"", b"\x81\xaacompressed\xa4zstd"), "other than gzip"),
         (b"\x93\xa1a\x01\xc6\0\x01\0\0".to_vec(), "too long"),
         (b"\xdd\xff\xff\xff\xff".to_vec(), "too long"),
+        // All of it has come.
+        ([&b"\x92\xa1a\xc5\x04\0"[..], &[0; 1024]].concat(), "too long"),
     ] {
         let trial = trial(&[&right[..], &wrong].concat());
         assert!(trial.end.is_some_and(|end| end.contains(why)), "{why}: {:?}", trial.end);
@@ -109,12 +107,11 @@ fn a_long_tag_is_repeated_and_no_more_is_kept_at_a_time() {
     let tag = [b'x'; 180];
     let head =
         [&b"\x93\xd9\xb4"[..], &tag, b"\xdc\x0b\xb8", &events, b"\x81\xa5chunk\xa1c"].concat();
-    let limits = Limits { line_max: 1000, ..fuzzing::limits(1, false) };
-    let trial = talk::<Session>([&head[..]].into_iter(), 1 << 20, &limits);
+    let trial = talk::<Session>([&head[..]].into_iter(), 1 << 20, 1000);
     assert_eq!((lines(&trial).len(), &trial.said[..]), (3000, &b"\x81\xa3ack\xa1c"[..]));
     let mut session = Session::default();
     session.look(&head, 1 << 20).unwrap();
-    let taken = session.take(&head, &limits).unwrap();
+    let taken = session.take(&head, 1000).unwrap();
     assert_eq!((taken.next, taken.used, taken.answers.len()), (Next::Rest, 0, 0));
     assert!((PIECE_BYTES..PIECE_BYTES + 1000).contains(&taken.body.len()));
 }
@@ -130,10 +127,10 @@ fn a_tag_has_a_bound_since_each_line_repeats_it() {
 }
 
 #[test]
-fn a_message_takes_twice_the_most_only_if_it_is_packed() {
+fn a_message_takes_memory_by_its_bytes_unless_it_is_packed() {
     let look = |bytes: &[u8]| Session::default().look(bytes, 4 << 20).unwrap();
     let plain = [&b"\x93\xa3a.b"[..], &event(1)[1..]].concat();
-    assert_eq!(look(&plain), Seen::Whole { memory: plain.len() + PIECE_BYTES });
+    assert_eq!(look(&plain), Seen::Whole { memory: PIECE_BYTES + 8 * plain.len() + 100 });
     let gzipped = packed(&gzip(&event(1)), b"\x81\xaacompressed\xa4gzip");
-    assert_eq!(look(&gzipped), Seen::Whole { memory: 8 << 20 });
+    assert_eq!(look(&gzipped), Seen::Whole { memory: PIECE_BYTES + (8 << 20) });
 }

@@ -61,16 +61,6 @@ pub(super) fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Appends a number. JSON has none that is infinite, or none at all: those are strings, as protobuf writes them.
-pub(super) fn write_double(out: &mut Vec<u8>, value: f64) {
-    match value {
-        _ if value.is_nan() => write(out, "NaN"),
-        f64::INFINITY => write(out, "Infinity"),
-        f64::NEG_INFINITY => write(out, "-Infinity"),
-        _ => write(out, &value),
-    }
-}
-
 /// Whether a text of JSON is a string.
 pub(super) fn is_string(text: &RawValue) -> bool {
     text.get().starts_with('"')

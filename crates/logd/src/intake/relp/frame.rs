@@ -25,12 +25,12 @@ pub(super) enum Parsed<'a> {
 /// What stands before a space, and the rest. None: its end has not come.
 type Split<'a, T> = Option<(T, &'a [u8])>;
 
-/// Parses the frame that bytes begin with.
+/// Parses the frame that bytes begin with. A frame of more than `most` bytes is never whole, however many have come.
 ///
 /// # Errors
 ///
 /// No frame begins so.
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, &'static str> {
+pub(super) fn parse(bytes: &[u8], most: usize) -> Result<Parsed<'_>, &'static str> {
     let part = |txnr, bytes| Ok(Parsed::Part { txnr, bytes });
     let more = bytes.len() + 1;
     let Some((txnr, rest)) = number(bytes, b" ", "a frame begins with no number")? else {
@@ -51,7 +51,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, &'static str> {
     let data_start = bytes.len() - rest.len();
     // An empty frame ends with its length. Some clients send a space before its end all the same.
     let end = if has_data { data_start + length } else { data_start - 1 };
-    match bytes.get(end) {
+    match bytes.get(end).filter(|_| end < most) {
         None => part(txnr, end + 1),
         Some(b'\n') => {
             let data = if has_data { &bytes[data_start..end] } else { b"" };
@@ -102,19 +102,20 @@ mod tests {
             ("999999999 serverclose 1 \n\n", "\n"),
         ] {
             let bytes = text.as_bytes();
-            let Ok(Parsed::Whole(frame, used)) = parse(bytes) else { panic!("{text:?}") };
+            let Ok(Parsed::Whole(frame, used)) = parse(bytes, 1000) else { panic!("{text:?}") };
             assert_eq!((frame.data, used), (data.as_bytes(), bytes.len()), "{text:?}");
             for end in 0..bytes.len() {
-                let Ok(Parsed::Part { bytes: least, .. }) = parse(&bytes[..end]) else {
+                let Ok(Parsed::Part { bytes: least, .. }) = parse(&bytes[..end], 1000) else {
                     panic!("{text:?} up to {end}")
                 };
                 assert!((end + 1..=bytes.len()).contains(&least), "{text:?} up to {end}: {least}");
             }
             // What is behind it does not matter.
             let longer = [bytes, b"x"].concat();
-            assert_eq!(parse(&longer), Ok(Parsed::Whole(frame, used)));
+            assert_eq!(parse(&longer, 1000), Ok(Parsed::Whole(frame, used)));
         }
-        assert_eq!(parse(b"7 syslog 500 x"), Ok(Parsed::Part { txnr: 7, bytes: 514 }));
+        assert_eq!(parse(b"7 syslog 500 x", 1000), Ok(Parsed::Part { txnr: 7, bytes: 514 }));
+        assert_eq!(parse(b"7 syslog 1 x\n", 12), Ok(Parsed::Part { txnr: 7, bytes: 13 }));
     }
 
     #[test]
@@ -136,8 +137,11 @@ mod tests {
             ("1 open 1 x", "y"),
             ("1 open 0 ", "y"),
         ] {
-            assert!(matches!(parse(right.as_bytes()), Ok(Parsed::Part { .. })), "{right:?}");
-            assert!(parse(format!("{right}{wrong}").as_bytes()).is_err(), "{right:?}{wrong:?}");
+            let parse = |text: &str| {
+                parse(text.as_bytes(), 1000).map(|parsed| matches!(parsed, Parsed::Part { .. }))
+            };
+            assert_eq!(parse(right), Ok(true), "{right:?}");
+            assert!(parse(&format!("{right}{wrong}")).is_err(), "{right:?}{wrong:?}");
         }
     }
 }

@@ -1,17 +1,13 @@
 //! Sessions without any I/O.
 
 use super::*;
-use crate::{
-    fuzzing,
-    intake::trial::{Trial, talk},
-};
+use crate::intake::trial::{Trial, talk};
 
 const OPEN: &str = "1 open 15 commands=syslog\n";
 
 fn session(text: &str) -> Trial {
-    let limits = fuzzing::limits(1, true);
-    let whole = talk::<Session>([text.as_bytes()].into_iter(), 1000, &limits);
-    assert_eq!(whole, talk::<Session>(text.as_bytes().chunks(1), 1000, &limits));
+    let whole = talk::<Session>([text.as_bytes()].into_iter(), 1000, 200);
+    assert_eq!(whole, talk::<Session>(text.as_bytes().chunks(1), 1000, 200));
     whole
 }
 
@@ -35,7 +31,9 @@ fn a_session_from_open_to_close() {
 
 #[test]
 fn what_is_wrong_ends_the_session_after_what_was_right() {
+    let long = format!("3 syslog 1000 {}\n", "x".repeat(1000));
     for (wrong, told) in [
+        (&long[..], "3 rsp 57 500 a message is too long (--connection-budget, --budget)\n"),
         ("3 syslog 9999 x", "3 rsp 57 500 a message is too long (--connection-budget, --budget)\n"),
         ("3 open 15 commands=syslog\n", "3 rsp 31 500 the session is open already\n"),
         ("3 reopen 0\n", "3 rsp 28 500 the command is not known\n"),
@@ -59,6 +57,6 @@ fn a_long_message_waits_for_memory_only_in_an_open_session() {
     let long = b"1 syslog 40000 x";
     let before = Session::default().look(long, 100_000).unwrap_err();
     assert_eq!(before.why, "a message came before open");
-    let mut session = Session { is_open: true };
+    let mut session = Session { is_open: true, most: 0 };
     assert!(matches!(session.look(long, 100_000), Ok(Seen::Part { least: 40_016, .. })));
 }

@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use super::readers::Readers;
 use crate::{
     clients::tenants::{Account, Tenants},
     monitoring::{
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Formats all metrics.
-pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
+pub(super) fn text(monitor: &Monitor, sample: &Sample, readers: &Readers) -> String {
     let mut text = String::new();
     for (figures, kind, suffix) in [(COUNTERS, "counter", "_total"), (GAUGES, "gauge", "")] {
         for (name, help, value) in figures {
@@ -36,6 +37,7 @@ pub(crate) fn text(monitor: &Monitor, sample: &Sample) -> String {
     if let Some(uploads) = &monitor.facts.uploads {
         uploaded(&mut text, uploads);
     }
+    of_readers(&mut text, readers);
     let whole: [(&str, &str, u64); 4] = [
         ("silent_threads", "Threads that do not answer", sample.silent as u64),
         ("draining", "1 if the daemon is draining", u64::from(monitor.is_draining())),
@@ -134,6 +136,19 @@ fn uploaded(text: &mut String, uploads: &Uploads) {
         let name = format!("upload_{name}");
         head(text, &name, help, kind);
         let _ = writeln!(text, "logd_{name} {}", value(uploads));
+    }
+}
+
+/// Formats the metrics of the clients that read lines on the status page.
+fn of_readers(text: &mut String, readers: &Readers) {
+    for (name, kind, help, value) in readers.figures() {
+        head(text, name, help, kind);
+        let _ = writeln!(text, "logd_{name} {value}");
+    }
+    let name = "page_denied_total";
+    head(text, name, "Requests for lines that were denied, by the reason", "counter");
+    for (word, count) in readers.denials() {
+        let _ = writeln!(text, "logd_{name}{{reason=\"{word}\"}} {count}");
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 
 use clap::ValueEnum;
 use rustls::{
-    RootCertStore, ServerConfig,
-    crypto::ring::default_provider,
+    RootCertStore, ServerConfig, SupportedProtocolVersion,
+    crypto::{CryptoProvider, ring::default_provider},
     pki_types::{
         CertificateDer, PrivateKeyDer,
         pem::{self, PemObject},
@@ -41,20 +41,16 @@ pub(crate) struct Files {
 impl Files {
     /// Reads the files.
     pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, LogdError> {
-        let provider = Arc::new(default_provider());
-        let chain = certificates(CERTIFICATE, &self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key);
-        let key = key.map_err(|error| unreadable(KEY, &self.key, &error))?;
+        let provider = provider();
+        let own = Own { certificate: (CERTIFICATE, &self.certificate), key: (KEY, &self.key) };
+        let (chain, key) = own.read()?;
         let versions = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[&TLS13, &TLS12])
+            .with_protocol_versions(VERSIONS)
             .map_err(LogdError::failed)?;
         let verified = match &self.client_ca {
             None => versions.with_no_client_auth(),
             Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(CLIENT_CA, path)? {
-                    roots.add(certificate).map_err(|error| wrong(CLIENT_CA, path, &error))?;
-                }
+                let roots = authorities(CLIENT_CA, path)?;
                 let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
                 let builder = match self.client_auth {
                     ClientAuth::Optional => builder.allow_unauthenticated(),
@@ -65,22 +61,10 @@ impl Files {
             }
         };
         let config = verified.with_single_cert(chain, key);
-        let mut config = config.map_err(|error| self.unfit(&error))?;
+        let mut config = config.map_err(|error| own.unfit(&error))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
-    }
-
-    /// Explains why the certificate and the key do not match.
-    fn unfit(&self, error: &rustls::Error) -> LogdError {
-        match error {
-            rustls::Error::InconsistentKeys(_) => LogdError::Failed(format!(
-                "{KEY} {}: not the key of the certificate in {}: name two that belong together",
-                self.key.display(),
-                self.certificate.display()
-            )),
-            error => wrong(CERTIFICATE, &self.certificate, error),
-        }
     }
 }
 
@@ -88,6 +72,55 @@ impl Files {
 const CERTIFICATE: &str = "--tls-cert";
 const KEY: &str = "--tls-key";
 const CLIENT_CA: &str = "--tls-client-ca";
+
+/// The protocol versions that are spoken.
+pub(crate) const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+
+/// What encrypts and verifies.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(default_provider())
+}
+
+/// The files of a certificate and its key, each with the option that names it.
+pub(crate) struct Own<'a> {
+    pub(crate) certificate: (&'a str, &'a Path),
+    pub(crate) key: (&'a str, &'a Path),
+}
+
+impl Own<'_> {
+    /// Reads the files.
+    pub(crate) fn read(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), LogdError> {
+        let (option, path) = self.certificate;
+        let chain = certificates(option, path)?;
+        let (option, path) = self.key;
+        let key = PrivateKeyDer::from_pem_file(path);
+        Ok((chain, key.map_err(|error| unreadable(option, path, &error))?))
+    }
+
+    /// Explains why the certificate and the key do not match.
+    pub(crate) fn unfit(&self, error: &rustls::Error) -> LogdError {
+        let ((option, path), (key_option, key)) = (self.certificate, self.key);
+        match error {
+            rustls::Error::InconsistentKeys(_) => LogdError::Failed(format!(
+                "{key_option} {}: not the key of the certificate in {}: name two that belong together",
+                key.display(),
+                path.display()
+            )),
+            error => wrong(option, path, error),
+        }
+    }
+}
+
+/// Reads the certificates of authorities.
+pub(crate) fn authorities(option: &str, path: &Path) -> Result<RootCertStore, LogdError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(option, path)? {
+        roots.add(certificate).map_err(|error| wrong(option, path, &error))?;
+    }
+    Ok(roots)
+}
 
 fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, LogdError> {
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, pem::Error>>();

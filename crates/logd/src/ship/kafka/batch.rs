@@ -1,10 +1,15 @@
 //! A shipment as Kafka's batch of records, format 2.
 //!
-//! <https://kafka.apache.org/documentation/#recordbatch> has the format. A record has no key, because the stream chooses
-//! the partition. The headers are texts: `origin` (the name of the directory), `stream`, `line`, and `tenant` if the
-//! line has one.
+//! <https://kafka.apache.org/documentation/#recordbatch> has the format. A record has no key, because the stream
+//! chooses the partition. The headers are texts: `origin` (the name of the directory), `stream`, `line`, and `tenant`
+//! if the line has one.
 
-use super::wire::{Put, varint_len};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{
+    packer::Packer,
+    wire::{Put, varint_len},
+};
 use crate::ship::shipment::{Part, Shipment};
 
 /// A producer as Kafka knows it.
@@ -62,17 +67,56 @@ const LENGTH_AT: usize = 8;
 const AFTER_LENGTH: usize = 12;
 const CHECKSUM_AT: usize = 17;
 const AFTER_CHECKSUM: usize = 21;
+/// Bytes of a batch before its attributes, and what those may say.
+const ATTRIBUTES_AT: usize = 21;
+const TRANSACTIONAL: i16 = 1 << 4;
 
-/// Adds a batch with the lines of a shipment. `sequence` is that of the first line.
+/// What a batch says of its producer.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) producer: Producer,
+    /// That of the first record.
+    pub(super) sequence: i32,
+    pub(super) is_transactional: bool,
+}
+
+/// Adds a batch with the lines of a shipment.
 pub(super) fn encode(
     out: &mut Vec<u8>,
     shipment: &Shipment,
     labels: &Labels,
-    (producer, sequence): (Producer, i32),
+    head: Head,
+    packer: &mut Packer,
 ) {
-    let start = out.len();
     let times = || shipment.parts.iter().map(|part| part.time_ms as i64);
     let (first_ms, last_ms) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    let start = begin(out, (first_ms, last_ms), shipment.lines, head);
+    packer.pack(out, start + ATTRIBUTES_AT, |out| records(out, shipment, labels, first_ms));
+    end(out, start);
+}
+
+/// Adds a transactional batch with one record, which has a key.
+pub(super) fn encode_progress(
+    out: &mut Vec<u8>,
+    (key, value): (&[u8], &[u8]),
+    (producer, sequence): (Producer, i32),
+) {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    let time_ms = time.map_or(0, |time| time.as_millis() as i64);
+    let head = Head { producer, sequence, is_transactional: true };
+    let start = begin(out, (time_ms, time_ms), 1, head);
+    // Attributes, the time and the number of the record, which is the only one; and no headers.
+    let mut record = vec![0; 3];
+    text(&mut record, key);
+    text(&mut record, value);
+    record.varint(0);
+    text(out, &record);
+    end(out, start);
+}
+
+/// Adds what comes before the records. Returns where the batch begins.
+fn begin(out: &mut Vec<u8>, (first_ms, last_ms): (i64, i64), records: u64, head: Head) -> usize {
+    let start = out.len();
     out.i64(0);
     // Its length, which is known at the end.
     out.i32(0);
@@ -82,15 +126,19 @@ pub(super) fn encode(
     // Its checksum.
     out.i32(0);
     // No compression, and the time is the producer's.
-    out.i16(0);
-    out.i32(shipment.lines as i32 - 1);
+    out.i16(if head.is_transactional { TRANSACTIONAL } else { 0 });
+    out.i32(records as i32 - 1);
     out.i64(first_ms);
     out.i64(last_ms);
-    out.i64(producer.id);
-    out.i16(producer.epoch);
-    out.i32(sequence);
-    out.i32(shipment.lines as i32);
-    records(out, shipment, labels, first_ms);
+    out.i64(head.producer.id);
+    out.i16(head.producer.epoch);
+    out.i32(head.sequence);
+    out.i32(records as i32);
+    start
+}
+
+/// Sets what is known at the end.
+fn end(out: &mut [u8], start: usize) {
     let length = (out.len() - start - AFTER_LENGTH) as i32;
     out[start + LENGTH_AT..][..4].copy_from_slice(&length.to_be_bytes());
     let checksum = crc32c::crc32c(&out[start + AFTER_CHECKSUM..]);
@@ -131,7 +179,10 @@ fn records(out: &mut Vec<u8>, shipment: &Shipment, labels: &Labels, first_ms: i6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ship::kafka::mock::{Stored, decode};
+    use crate::ship::kafka::{
+        mock::{Stored, decode},
+        packer::Compression,
+    };
 
     fn shipment() -> Shipment {
         let part = |tenant: Option<&str>, time_ms, lines| Part {
@@ -146,11 +197,21 @@ mod tests {
 
     #[test]
     fn a_batch_has_each_line_with_its_time_and_headers() {
+        for (compression, is_transactional) in
+            [(Compression::None, false), (Compression::Zstd, false), (Compression::Zstd, true)]
+        {
+            check(Packer::new(compression), is_transactional);
+        }
+    }
+
+    fn check(mut packer: Packer, is_transactional: bool) {
         let mut out = b"before".to_vec();
         let producer = Producer { id: 1 << 40, epoch: 3 };
-        encode(&mut out, &shipment(), &Labels::new("00ff", 7), (producer, 41));
+        let head = Head { producer, sequence: 41, is_transactional };
+        encode(&mut out, &shipment(), &Labels::new("00ff", 7), head, &mut packer);
         let batch = decode(&out[6..]).unwrap();
         assert_eq!((batch.producer, batch.sequence), (producer, 41));
+        assert_eq!(batch.is_transactional, is_transactional);
         let lines: Vec<&Stored> = batch.records.iter().collect();
         let expect = |value: &[u8], time_ms, line: &str, tenant: Option<&str>| {
             let mut headers = vec![("origin", "00ff"), ("stream", "7")];
@@ -158,7 +219,7 @@ mod tests {
             headers.push(("line", line));
             let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
             let headers = headers.into_iter().map(own).collect();
-            Stored { value: value.to_vec(), time_ms, headers }
+            Stored { key: None, value: value.to_vec(), time_ms, headers }
         };
         let expected = [
             expect(b"{\"a\":1}", 5000, "98", Some("web")),
@@ -174,6 +235,19 @@ mod tests {
             let is_covered = place - 6 >= CHECKSUM_AT;
             assert!(!is_covered || decode(&spoilt).is_none(), "flipped at {place}");
         }
+    }
+
+    #[test]
+    fn progress_is_a_record_with_a_key() {
+        let mut out = Vec::new();
+        let producer = Producer { id: 7, epoch: 1 };
+        encode_progress(&mut out, (b"00ff/7", b"12345"), (producer, 9));
+        let batch = decode(&out).unwrap();
+        assert_eq!((batch.producer, batch.sequence), (producer, 9));
+        assert!(batch.is_transactional);
+        let [record] = &batch.records[..] else { panic!("{:?}", batch.records) };
+        assert_eq!((record.key.as_deref(), &*record.value), (Some(&b"00ff/7"[..]), &b"12345"[..]));
+        assert!(record.time_ms > 1_700_000_000_000 && record.headers.is_empty());
     }
 
     #[test]

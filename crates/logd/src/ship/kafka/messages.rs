@@ -5,6 +5,15 @@
 
 use std::{fmt, time::Duration};
 
+mod code;
+mod transaction;
+
+pub(super) use code::Code;
+pub(super) use transaction::{
+    Edge, Fetched, add_partitions, added, commit, committed, coordinator, fetch, fetched,
+    find_coordinator, list_offsets, offset,
+};
+
 use super::{
     batch::Producer,
     wire::{Get, Put},
@@ -25,6 +34,8 @@ const PRODUCE: Kind = Kind { key: 0, version: 8, name: "Produce" };
 const METADATA: Kind = Kind { key: 3, version: 4, name: "Metadata" };
 const VERSIONS: Kind = Kind { key: 18, version: 0, name: "ApiVersions" };
 const INIT_PRODUCER: Kind = Kind { key: 22, version: 1, name: "InitProducerId" };
+const SASL_HANDSHAKE: Kind = Kind { key: 17, version: 1, name: "SaslHandshake" };
+const SASL_AUTHENTICATE: Kind = Kind { key: 36, version: 0, name: "SaslAuthenticate" };
 
 /// Adds the head of a request, with room for its length and its number.
 fn begin(out: &mut Vec<u8>, kind: Kind) {
@@ -43,12 +54,16 @@ pub(super) fn versions() -> Vec<u8> {
     out
 }
 
-/// Checks that a broker takes the requests of a producer.
-pub(super) fn check_versions(answer: &[u8]) -> Result<(), String> {
+/// Checks that a broker takes the requests of a producer, with transactions or without.
+pub(super) fn check_versions(answer: &[u8], has_transactions: bool) -> Result<(), String> {
+    const OWN: &[Kind] = &[PRODUCE, METADATA, INIT_PRODUCER];
+    use transaction::{ADD_PARTITIONS, END, FETCH, FIND_COORDINATOR, LIST_OFFSETS};
+    const MORE: &[Kind] = &[FETCH, LIST_OFFSETS, FIND_COORDINATOR, ADD_PARTITIONS, END];
+    let more = if has_transactions { MORE } else { &[] };
     let mut get = Get(answer);
     let read = get.i16().and_then(|_| get.list(|get| Some((get.i16()?, get.i16()?, get.i16()?))));
     let all = read.ok_or("its answer is not understood")?;
-    for kind in [PRODUCE, METADATA, INIT_PRODUCER] {
+    for kind in OWN.iter().chain(more) {
         let takes = |(key, min, max): &(i16, i16, i16)| {
             *key == kind.key && (*min..=*max).contains(&kind.version)
         };
@@ -62,39 +77,69 @@ pub(super) fn check_versions(answer: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks for the leaders of a topic's partitions. The topic is not created if it does not exist.
-pub(super) fn metadata(topic: &str) -> Vec<u8> {
+/// Names the mechanism of a login.
+pub(super) fn sasl_handshake(mechanism: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, SASL_HANDSHAKE);
+    out.string(mechanism);
+    out
+}
+
+/// Sends a message of a login.
+pub(super) fn sasl_authenticate(message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(&mut out, SASL_AUTHENTICATE);
+    out.bytes(message);
+    out
+}
+
+/// Asks for the leaders of topics' partitions. A topic is not created if it does not exist.
+pub(super) fn metadata(topics: &[&str]) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, METADATA);
-    out.i32(1);
-    out.string(topic);
+    out.i32(topics.len() as i32);
+    topics.iter().for_each(|topic| out.string(topic));
     out.i8(0);
     out
 }
 
-/// Asks for a producer id, without transactions.
-pub(super) fn init_producer() -> Vec<u8> {
+/// Asks for a producer id: that of a transactional id with the time after which its transactions are aborted, or a new
+/// one.
+pub(super) fn init_producer(transactions: Option<(&str, Duration)>) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, INIT_PRODUCER);
-    out.no_string();
-    out.i32(0);
+    match transactions {
+        Some((id, _)) => out.string(id),
+        None => out.no_string(),
+    }
+    out.i32(transactions.map_or(0, |(_, time)| time.as_millis() as i32));
     out
 }
 
-/// Why there is no producer id.
+/// Why a broker does not do what it was asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The broker gets some from the others first.
-    NotYet,
+    /// It does it later.
+    NotYet(Code),
     For(Code),
     Unreadable,
+}
+
+impl Refused {
+    /// Tells success from errors.
+    fn check(code: Code) -> Result<(), Refused> {
+        match code {
+            Code::NONE => Ok(()),
+            code if code.is_passing() => Err(Refused::NotYet(code)),
+            code => Err(Refused::For(code)),
+        }
+    }
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::NotYet => write!(f, "it has no producer id yet: {}", Code::LOADING),
-            Refused::For(code) => write!(f, "it gives no producer id: {code}"),
+            Refused::NotYet(code) | Refused::For(code) => write!(f, "{code}"),
             Refused::Unreadable => f.write_str("its answer is not understood"),
         }
     }
@@ -104,23 +149,24 @@ impl fmt::Display for Refused {
 pub(super) fn producer(answer: &[u8]) -> Result<Producer, Refused> {
     let mut get = Get(answer);
     let mut read = || Some((get.i32()?, Code(get.i16()?), get.i64()?, get.i16()?));
-    match read().ok_or(Refused::Unreadable)? {
-        (_, Code::NONE, id, epoch) => Ok(Producer { id, epoch }),
-        (_, Code::LOADING, ..) => Err(Refused::NotYet),
-        (_, code, ..) => Err(Refused::For(code)),
-    }
+    let (_, code, id, epoch) = read().ok_or(Refused::Unreadable)?;
+    Refused::check(code)?;
+    Ok(Producer { id, epoch })
 }
 
-/// Makes a request that stores a batch on all replicas in sync. `batch` adds the batch.
+/// Makes a request that stores a batch on all replicas in sync, in the transaction of an id if there is one. `batch`
+/// adds the batch.
 pub(super) fn produce(
     out: &mut Vec<u8>,
-    (topic, partition): (&str, i32),
+    (transactional_id, topic, partition): (Option<&str>, &str, i32),
     store: Duration,
     batch: impl FnOnce(&mut Vec<u8>),
 ) {
     begin(out, PRODUCE);
-    // No transaction.
-    out.no_string();
+    match transactional_id {
+        Some(id) => out.string(id),
+        None => out.no_string(),
+    }
     // All replicas.
     out.i16(-1);
     out.i32(store.as_millis() as i32);
@@ -165,6 +211,25 @@ impl Stored {
         })?;
         topics.into_iter().flatten().next()
     }
+
+    /// Tells success from errors. A duplicate is stored, with an earlier answer that was lost.
+    pub(super) fn result(self) -> Result<(), String> {
+        match self.code {
+            Code::NONE | Code::DUPLICATE_SEQUENCE_NUMBER => Ok(()),
+            _ => Err(self.to_string()),
+        }
+    }
+}
+
+/// Reads an answer about one partition of one topic, which `one` reads.
+fn one_partition<T>(answer: &[u8], mut one: impl FnMut(&mut Get<'_>) -> Option<T>) -> Option<T> {
+    let mut get = Get(answer);
+    get.i32()?;
+    let topics = get.list(|get| {
+        get.string()?;
+        get.list(&mut one)
+    })?;
+    topics.into_iter().flatten().next()
 }
 
 impl fmt::Display for Stored {
@@ -176,11 +241,13 @@ impl fmt::Display for Stored {
     }
 }
 
-/// The leader of a partition.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Leader {
-    /// `HOST:PORT`.
-    pub(super) address: String,
+/// A topic, as brokers know it.
+#[derive(Debug)]
+struct Topic {
+    code: Code,
+    name: String,
+    /// Each partition's error, number and leader.
+    partitions: Vec<(Code, i32, i32)>,
 }
 
 /// The answer to [`metadata`].
@@ -188,28 +255,28 @@ pub(super) struct Leader {
 pub(super) struct Metadata {
     /// Each broker's number and address.
     brokers: Vec<(i32, String)>,
-    topic: Code,
-    /// Each partition's error, number and leader.
-    partitions: Vec<(Code, i32, i32)>,
+    topics: Vec<Topic>,
+}
+
+/// Makes `HOST:PORT`.
+fn address(host: &str, port: i32) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl Metadata {
-    /// Reads an answer that is about one topic.
+    /// Reads an answer.
     pub(super) fn read(answer: &[u8]) -> Option<Metadata> {
         let mut get = Get(answer);
         get.i32()?;
         let brokers = get.list(|get| {
             let (number, host, port) = (get.i32()?, get.string()?, get.i32()?);
             get.string()?;
-            let is_v6 = host.contains(':');
-            let address = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            Some((number, address))
+            Some((number, address(host, port)))
         })?;
         get.string()?;
         get.i32()?;
         let topics = get.list(|get| {
-            let topic = Code(get.i16()?);
-            get.string()?;
+            let (code, name) = (Code(get.i16()?), get.string()?.to_owned());
             get.i8()?;
             let partitions = get.list(|get| {
                 let partition = (Code(get.i16()?), get.i32()?, get.i32()?);
@@ -217,95 +284,38 @@ impl Metadata {
                 get.list(|get| get.i32())?;
                 Some(partition)
             })?;
-            Some((topic, partitions))
+            Some(Topic { code, name, partitions })
         })?;
-        let (topic, partitions) = topics.into_iter().next()?;
-        Some(Metadata { brokers, topic, partitions })
+        Some(Metadata { brokers, topics })
     }
 
-    /// Returns how many partitions the topic has.
-    pub(super) fn partitions(&self) -> Result<u32, String> {
-        match (self.topic, self.partitions.len() as u32) {
-            (Code::UNKNOWN_TOPIC_OR_PARTITION, _) => {
-                Err("the topic does not exist: create it, with the partitions and replicas that it needs".to_owned())
-            }
+    fn topic(&self, name: &str) -> Result<&Topic, String> {
+        let found = self.topics.iter().find(|topic| topic.name == name);
+        found.ok_or_else(|| format!("it says nothing of the topic {name}"))
+    }
+
+    /// Returns how many partitions a topic has.
+    pub(super) fn partitions(&self, name: &str) -> Result<u32, String> {
+        let topic = self.topic(name)?;
+        match (topic.code, topic.partitions.len() as u32) {
+            (Code::UNKNOWN_TOPIC_OR_PARTITION, _) => Err(format!(
+                "the topic {name} does not exist: create it, with the partitions and replicas that it needs"
+            )),
             (Code::NONE, count @ 1..) => Ok(count),
-            (code, _) => Err(format!("the topic has no partitions now: {code}")),
+            (code, _) => Err(format!("the topic {name} has no partitions now: {code}")),
         }
     }
 
-    /// Finds the leader of a partition.
-    pub(super) fn leader(&self, partition: i32) -> Result<Leader, String> {
-        let found = self.partitions.iter().find(|(_, number, _)| *number == partition);
-        let (code, _, leader) =
-            found.ok_or_else(|| format!("the topic has no partition {partition} any more"))?;
+    /// Returns the address of a partition's leader.
+    pub(super) fn leader(&self, name: &str, partition: i32) -> Result<String, String> {
+        let mut partitions = self.topic(name)?.partitions.iter();
+        let found = partitions.find(|(_, number, _)| *number == partition);
+        let (code, _, leader) = found
+            .ok_or_else(|| format!("the topic {name} has no partition {partition} any more"))?;
         let broker = self.brokers.iter().find(|(number, _)| number == leader);
         match broker {
-            Some((_, address)) => Ok(Leader { address: address.clone() }),
-            None => Err(format!("partition {partition} has no leader now: {code}")),
-        }
-    }
-}
-
-/// An error of a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Code(pub(super) i16);
-
-impl Code {
-    pub(super) const NONE: Code = Code(0);
-    pub(super) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
-    const MESSAGE_TOO_LARGE: Code = Code(10);
-    const LOADING: Code = Code(14);
-    pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
-    pub(super) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
-    const INVALID_PRODUCER_EPOCH: Code = Code(47);
-    const UNKNOWN_PRODUCER_ID: Code = Code(59);
-
-    /// Whether the broker does not know the producer's numbers any more. Shipments in flight are then sent with the
-    /// numbers of another producer, and may be stored twice.
-    pub(super) fn is_new_producer_needed(self) -> bool {
-        let all = [
-            Code::OUT_OF_ORDER_SEQUENCE_NUMBER,
-            Code::INVALID_PRODUCER_EPOCH,
-            Code::UNKNOWN_PRODUCER_ID,
-        ];
-        all.contains(&self)
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            0 => "NONE",
-            2 => "CORRUPT_MESSAGE",
-            3 => "UNKNOWN_TOPIC_OR_PARTITION",
-            5 => "LEADER_NOT_AVAILABLE",
-            6 => "NOT_LEADER_OR_FOLLOWER",
-            7 => "REQUEST_TIMED_OUT",
-            10 => "MESSAGE_TOO_LARGE",
-            14 => "COORDINATOR_LOAD_IN_PROGRESS",
-            15 => "COORDINATOR_NOT_AVAILABLE",
-            17 => "INVALID_TOPIC_EXCEPTION",
-            19 => "NOT_ENOUGH_REPLICAS",
-            20 => "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-            29 => "TOPIC_AUTHORIZATION_FAILED",
-            31 => "CLUSTER_AUTHORIZATION_FAILED",
-            32 => "INVALID_TIMESTAMP",
-            44 => "POLICY_VIOLATION",
-            45 => "OUT_OF_ORDER_SEQUENCE_NUMBER",
-            46 => "DUPLICATE_SEQUENCE_NUMBER",
-            47 => "INVALID_PRODUCER_EPOCH",
-            56 => "KAFKA_STORAGE_ERROR",
-            59 => "UNKNOWN_PRODUCER_ID",
-            87 => "INVALID_RECORD",
-            other => return write!(f, "error {other}"),
-        };
-        f.write_str(name)?;
-        match *self {
-            Code::MESSAGE_TOO_LARGE => f.write_str(
-                ": raise max.message.bytes of the topic to 1 MiB, and to --max-line and 64 KiB if that is more",
-            ),
-            _ => Ok(()),
+            Some((_, address)) => Ok(address.clone()),
+            None => Err(format!("partition {partition} of {name} has no leader now: {code}")),
         }
     }
 }
@@ -350,16 +360,18 @@ mod tests {
         let partitions = [(Code::NONE, 1, 2), (Code::NONE, 0, 1), (Code(5), 2, -1)];
         let answer = metadata_answer(Code::NONE, &partitions);
         let metadata = Metadata::read(&answer).unwrap();
-        assert_eq!(metadata.partitions(), Ok(3));
-        assert_eq!(metadata.leader(0).unwrap().address, "one:9092");
-        assert_eq!(metadata.leader(1).unwrap().address, "[::1]:9092");
-        assert!(metadata.leader(2).unwrap_err().contains("no leader now: LEADER_NOT_AVAILABLE"));
-        assert!(metadata.leader(3).unwrap_err().contains("no partition 3"));
+        assert_eq!(metadata.partitions("logs"), Ok(3));
+        assert_eq!(metadata.leader("logs", 0).unwrap(), "one:9092");
+        assert_eq!(metadata.leader("logs", 1).unwrap(), "[::1]:9092");
+        assert!(
+            metadata.leader("logs", 2).unwrap_err().contains("no leader now: LEADER_NOT_AVAILABLE")
+        );
+        assert!(metadata.leader("logs", 3).unwrap_err().contains("no partition 3"));
         for len in 0..answer.len() {
             assert!(Metadata::read(&answer[..len]).is_none(), "{len}");
         }
         let missing = metadata_answer(Code::UNKNOWN_TOPIC_OR_PARTITION, &[]);
-        let told = Metadata::read(&missing).unwrap().partitions().unwrap_err();
+        let told = Metadata::read(&missing).unwrap().partitions("logs").unwrap_err();
         assert!(told.contains("does not exist: create it"), "{told}");
     }
 
@@ -377,13 +389,15 @@ mod tests {
             out
         };
         let good = [(0, 3, 13), (3, 0, 13), (22, 0, 5)];
-        assert_eq!(check_versions(&answer(&good)), Ok(()));
+        assert_eq!(check_versions(&answer(&good), false), Ok(()));
+        let told = check_versions(&answer(&good), true).unwrap_err();
+        assert!(told.contains("Fetch requests of version 4"), "{told}");
         for place in 0..good.len() {
             let mut other = good;
             (other[place].1, other[place].2) = (12, 13);
-            assert!(check_versions(&answer(&other)).unwrap_err().contains("2.4 to 4.x"));
+            assert!(check_versions(&answer(&other), false).unwrap_err().contains("2.4 to 4.x"));
         }
-        assert!(check_versions(b"HTTP").is_err());
+        assert!(check_versions(b"HTTP", false).is_err());
     }
 
     #[test]

@@ -1,119 +1,89 @@
 //! A broker in memory for tests, which checks a producer's batches as Kafka does, and loses requests or answers.
 //!
-//! It has one topic, and is the leader of all its partitions. It follows the rules for sequence numbers: it stores a
-//! batch only if its numbers follow those of the last one of its producer, and recognises the last five.
+//! It has one topic with its progress topic, leads all their partitions and coordinates transactions. It follows the
+//! rules for sequence numbers: it stores a batch only if its numbers follow those of the last one of its producer, and
+//! recognises the last five. It follows those of transactions: partitions are added before batches, only the newest
+//! producer of an id is heard, and who reads sees what is committed.
+
+mod log;
+mod login;
+mod record;
+mod transactions;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
     thread,
 };
 
+use log::Log;
+use login::Session;
+pub(super) use login::{Gate, Guard};
+pub(super) use record::{Stored, decode};
+use rustls::{ServerConnection, StreamOwned};
+use transactions::Transactional;
+
 use super::{
-    batch::{Producer, sequence},
+    batch::sequence,
     wire::{Get, Put},
 };
 
-/// A record as a consumer sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) value: Vec<u8>,
-    pub(super) time_ms: i64,
-    pub(super) headers: Vec<(String, String)>,
-}
-
-/// A batch.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) producer: Producer,
-    pub(super) sequence: i32,
-    pub(super) records: Vec<Stored>,
-}
-
-fn varint(get: &mut Get<'_>) -> Option<i64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let byte = get.i8()? as u8;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some((number >> 1) as i64 ^ -((number & 1) as i64));
-        }
-    }
-    None
-}
-
-fn bytes<'a>(get: &mut Get<'a>) -> Option<&'a [u8]> {
-    let len = usize::try_from(varint(get)?).ok()?;
-    let (own, rest) = get.0.split_at_checked(len)?;
-    get.0 = rest;
-    Some(own)
-}
-
-/// Reads a batch. Returns nothing if it is not whole and right to the last bit that its checksum covers.
-pub(super) fn decode(batch: &[u8]) -> Option<Batch> {
-    let mut get = Get(batch);
-    get.i64()?;
-    let length = get.i32()?;
-    (length as usize == get.0.len()).then_some(())?;
-    get.i32()?;
-    (get.i8()? == 2).then_some(())?;
-    let checksum = get.i32()?;
-    (checksum as u32 == crc32c::crc32c(get.0)).then_some(())?;
-    (get.i16()? == 0).then_some(())?;
-    let last = get.i32()?;
-    let (first_ms, last_ms) = (get.i64()?, get.i64()?);
-    let producer = Producer { id: get.i64()?, epoch: get.i16()? };
-    let sequence = get.i32()?;
-    let count = get.i32()?;
-    (count == last + 1).then_some(())?;
-    let records = (0..count).map(|number| record(&mut get, first_ms, number)).collect();
-    let records: Vec<Stored> = Option::from_iter::<Vec<Option<Stored>>>(records)?;
-    let is_last = records.iter().map(|record| record.time_ms).max() == Some(last_ms);
-    (get.0.is_empty() && is_last).then_some(Batch { producer, sequence, records })
-}
-
-fn record(get: &mut Get<'_>, first_ms: i64, number: i32) -> Option<Stored> {
-    let mut own = Get(bytes(get)?);
-    (own.i8()? == 0).then_some(())?;
-    let time_ms = first_ms + varint(&mut own)?;
-    (varint(&mut own)? == i64::from(number)).then_some(())?;
-    // No key.
-    (varint(&mut own)? == -1).then_some(())?;
-    let value = bytes(&mut own)?.to_vec();
-    let text = |own: &mut Get<'_>| String::from_utf8(bytes(own)?.to_vec()).ok();
-    let count = varint(&mut own)?;
-    let headers = (0..count).map(|_| Some((text(&mut own)?, text(&mut own)?))).collect();
-    let headers = Option::from_iter::<Vec<Option<_>>>(headers)?;
-    own.0.is_empty().then_some(Stored { value, time_ms, headers })
-}
-
-/// What a broker does with a batch instead of storing it and saying so.
+/// What a broker does with a request instead of doing it and saying so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It loses the connection before it stores the batch, or after that.
+    /// It loses the connection before it does it, or after that.
     Before,
     After,
-    /// It answers with this error and stores nothing.
+    /// It answers with this error and does nothing.
     Refuse(i16),
-    /// It answers with this error, and forgets the producer.
+    /// It answers with this error, and forgets the producers.
     Forget(i16),
 }
 
 /// Which batch, by its number, has which fault.
 pub(super) type Faults = fn(u64) -> Option<Fault>;
 
+/// Which other request, by its kind and number, has which fault.
+pub(super) type FaultsBeside = fn(i16, u64) -> Option<Fault>;
+
+/// A topic and a partition of it.
+type Place = (String, i32);
+
+/// A producer as the leader of partitions knows it.
+#[derive(Default)]
+struct Known {
+    epoch: i16,
+    /// For each partition the next number, and the first numbers of its last batches.
+    numbers: BTreeMap<Place, (i32, VecDeque<(i32, usize)>)>,
+}
+
 /// What a broker has.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) partitions: BTreeMap<i32, Vec<Stored>>,
-    /// The next number of each producer, and the first numbers of its last batches.
-    producers: BTreeMap<i64, (i32, VecDeque<(i32, usize)>)>,
+    /// Who leads all partitions, as it says.
+    pub(super) leader: Option<SocketAddr>,
+    pub(super) logs: BTreeMap<Place, Log>,
+    producers: BTreeMap<i64, Known>,
+    transactional: BTreeMap<String, Transactional>,
     given: i64,
-    /// How many batches came.
-    pub(super) batches: u64,
-    pub(super) fault: Option<Faults>,
+    /// How many requests came of each kind.
+    pub(super) requests: BTreeMap<i16, u64>,
+    fault: Option<Faults>,
+    beside: Option<FaultsBeside>,
+}
+
+impl State {
+    pub(super) fn new(fault: Option<Faults>, beside: Option<FaultsBeside>) -> State {
+        State { fault, beside, ..State::default() }
+    }
+
+    /// What consumers of committed records read, by partition.
+    pub(super) fn committed(&self, topic: &str) -> BTreeMap<i32, Vec<Stored>> {
+        let own = self.logs.iter().filter(|((own, _), _)| own == topic);
+        own.map(|((_, partition), log)| (*partition, log.committed())).collect()
+    }
 }
 
 /// A running broker.
@@ -123,76 +93,161 @@ pub(super) struct Broker {
 }
 
 pub(super) const PARTITIONS: i32 = 3;
+const PROGRESS: &str = "logs-progress";
 
 impl Broker {
     pub(super) fn start(fault: Option<Faults>) -> Broker {
         Broker::start_beside(fault, None)
     }
 
-    /// Starts a broker that says that another one is the leader.
-    fn start_beside(fault: Option<Faults>, leader: Option<SocketAddr>) -> Broker {
+    /// Starts one that says that another broker leads, if there is another.
+    pub(super) fn start_beside(fault: Option<Faults>, leader: Option<SocketAddr>) -> Broker {
+        Broker::guarded(Guard::default(), State { fault, leader, ..State::default() })
+    }
+
+    /// Starts one that wants TLS or a login.
+    pub(super) fn guarded(guard: Guard, state: State) -> Broker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { fault, ..State::default() }));
-        let shared = state.clone();
+        let state = Arc::new(Mutex::new(state));
+        state.lock().unwrap().leader.get_or_insert(address);
+        let (shared, guard) = (state.clone(), Arc::new(guard));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, state) = (stream.unwrap(), shared.clone());
-                thread::spawn(move || serve(stream, leader.unwrap_or(address), &state));
+                let (stream, state, guard) = (stream.unwrap(), shared.clone(), guard.clone());
+                thread::spawn(move || match &guard.tls {
+                    None => serve(stream, &guard, &state),
+                    Some(config) => {
+                        let session = ServerConnection::new(config.clone()).unwrap();
+                        serve(StreamOwned::new(session, stream), &guard, &state)
+                    }
+                });
             }
         });
         Broker { address, state }
     }
 }
 
+/// The longest request, as Kafka has it (socket.request.max.bytes). What is no Kafka looks longer.
+const REQUEST_BYTES_MAX: i32 = 100 << 20;
+
 /// Answers requests until the connection ends, or is lost by a fault.
-fn serve(mut stream: TcpStream, leader: SocketAddr, state: &Mutex<State>) -> Option<()> {
+fn serve(mut stream: impl Read + Write, guard: &Guard, state: &Mutex<State>) -> Option<()> {
+    let mut session = Session::default();
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length).ok()?;
-        let mut request = vec![0; i32::from_be_bytes(length) as usize];
+        let length = i32::from_be_bytes(length);
+        (0..=REQUEST_BYTES_MAX).contains(&length).then_some(())?;
+        let mut request = vec![0; length as usize];
         stream.read_exact(&mut request).ok()?;
         let mut get = Get(&request);
-        let (key, version, number) = (get.i16()?, get.i16()?, get.i32()?);
+        let (kind, number) = ((get.i16()?, get.i16()?), get.i32()?);
         assert_eq!(get.string()?, "ringwise-logd");
         let mut out = Vec::new();
+        // Its length, which is known at the end.
+        out.i32(0);
         out.i32(number);
-        match (key, version) {
-            (18, 0) => {
-                out.i16(0);
-                out.i32(3);
-                for (key, min, max) in [(0, 3, 13), (3, 0, 13), (22, 0, 6)] {
-                    out.i16(key);
-                    out.i16(min);
-                    out.i16(max);
-                }
-            }
-            (3, 4) => metadata(&mut out, leader),
-            (22, 1) => {
-                let mut state = state.lock().unwrap();
-                state.given += 1;
-                let id = state.given;
-                // At first it has none: COORDINATOR_LOAD_IN_PROGRESS.
-                let code = if id == 1 { 14 } else { 0 };
-                state.producers.insert(id, (0, VecDeque::new()));
-                out.i32(0);
-                out.i16(code);
-                out.i64(id);
-                out.i16(0);
-            }
-            (0, 8) => {
-                assert_eq!((get.string()?, get.i16()?, get.i32()?), ("", -1, 10_000));
-                assert_eq!((get.i32()?, get.string()?, get.i32()?), (1, "logs", 1));
-                let partition = get.i32()?;
-                assert!(get.i32()? as usize == get.0.len() && (0..PARTITIONS).contains(&partition));
-                let code = store(&mut state.lock().unwrap(), partition, get.0)?;
-                stored(&mut out, partition, code);
-            }
-            other => panic!("{other:?} is no request of a producer"),
+        if !session.take(guard, kind, &mut get, &mut out)? {
+            take(&mut state.lock().unwrap(), kind, get, &mut out)?;
         }
-        stream.write_all(&(out.len() as i32).to_be_bytes()).ok()?;
+        let length = out.len() as i32 - 4;
+        out[..4].copy_from_slice(&length.to_be_bytes());
         stream.write_all(&out).ok()?;
+        stream.flush().ok()?;
     }
+}
+
+/// Takes a request, or has a fault instead. Returns nothing if the connection is lost.
+fn take(state: &mut State, kind: (i16, i16), get: Get<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let number = state.requests.entry(kind.0).or_default();
+    *number += 1;
+    let fault = match kind.0 {
+        0 => state.fault.and_then(|fault| fault(*number)),
+        key => state.beside.and_then(|fault| fault(key, *number)),
+    };
+    let refused = match fault {
+        Some(Fault::Before) => return None,
+        Some(Fault::Refuse(code)) => Some(code),
+        Some(Fault::Forget(code)) => {
+            state.producers.clear();
+            Some(code)
+        }
+        Some(Fault::After) | None => None,
+    };
+    answer(state, kind, get, out, refused)?;
+    (fault != Some(Fault::After)).then_some(())
+}
+
+fn answer(
+    state: &mut State,
+    kind: (i16, i16),
+    mut get: Get<'_>,
+    out: &mut Vec<u8>,
+    refused: Option<i16>,
+) -> Option<()> {
+    let code = refused.unwrap_or(0);
+    match kind {
+        (0, 8) => produce(state, &mut get, out, refused)?,
+        (1, 4) => state.fetch(&mut get, out, code)?,
+        (2, 2) => state.list_offsets(&mut get, out, code)?,
+        (3, 4) => metadata(out, state.leader?),
+        (10, 1) => {
+            assert!(get.string()?.starts_with("ringwise-logd-") && get.i8()? == 1);
+            let leader = state.leader?;
+            out.i32(0);
+            out.i16(code);
+            out.no_string();
+            out.i32(7);
+            out.string(&leader.ip().to_string());
+            out.i32(i32::from(leader.port()));
+        }
+        (18, 0) => {
+            let all = [(0, 3, 13), (1, 4, 18), (2, 1, 11), (3, 0, 13), (10, 0, 6)];
+            let all = [&all[..], &[(22, 0, 6), (24, 0, 5), (26, 0, 5)]].concat();
+            out.i16(0);
+            out.i32(all.len() as i32);
+            for (key, min, max) in all {
+                out.i16(key);
+                out.i16(min);
+                out.i16(max);
+            }
+        }
+        (22, 1) => init_producer(state, &mut get, out, refused)?,
+        (24, 1) => state.add_partitions(&mut get, out, refused)?,
+        (26, 1) => state.end(&mut get, out, refused)?,
+        other => panic!("{other:?} is no request of a producer"),
+    }
+    Some(())
+}
+
+fn init_producer(
+    state: &mut State,
+    get: &mut Get<'_>,
+    out: &mut Vec<u8>,
+    refused: Option<i16>,
+) -> Option<()> {
+    let (id, timeout_ms) = (get.string()?, get.i32()?);
+    state.given += 1;
+    // At first it has none: COORDINATOR_LOAD_IN_PROGRESS.
+    let loading = (state.given == 1).then_some(14);
+    let (code, producer) = match (id, refused.or(loading)) {
+        (_, Some(code)) => (code, super::batch::Producer { id: -1, epoch: -1 }),
+        ("", None) => {
+            let producer = super::batch::Producer { id: state.given, epoch: 0 };
+            state.producers.insert(producer.id, Known::default());
+            (0, producer)
+        }
+        (id, None) => {
+            assert_eq!(timeout_ms, 60_000);
+            state.renew(id)
+        }
+    };
+    out.i32(0);
+    out.i16(code);
+    out.i64(producer.id);
+    out.i16(producer.epoch);
+    Some(())
 }
 
 fn metadata(out: &mut Vec<u8>, leader: SocketAddr) {
@@ -204,57 +259,42 @@ fn metadata(out: &mut Vec<u8>, leader: SocketAddr) {
     out.no_string();
     out.no_string();
     out.i32(7);
-    out.i32(1);
-    out.i16(0);
-    out.string("logs");
-    out.i8(0);
-    out.i32(PARTITIONS);
-    for number in 0..PARTITIONS {
+    out.i32(2);
+    for (name, partitions) in [(PROGRESS, 1), ("logs", PARTITIONS)] {
         out.i16(0);
-        out.i32(number);
-        out.i32(7);
-        for _ in 0..2 {
-            out.i32(1);
+        out.string(name);
+        out.i8(0);
+        out.i32(partitions);
+        for number in 0..partitions {
+            out.i16(0);
+            out.i32(number);
             out.i32(7);
+            for _ in 0..2 {
+                out.i32(1);
+                out.i32(7);
+            }
         }
     }
 }
 
-/// Stores a batch. Returns the error for the answer, or nothing if the connection is lost.
-fn store(state: &mut State, partition: i32, bytes: &[u8]) -> Option<i16> {
-    let batch = decode(bytes).expect("a batch that Kafka takes");
-    state.batches += 1;
-    let fault = state.fault.and_then(|fault| fault(state.batches));
-    match fault {
-        Some(Fault::Before) => return None,
-        Some(Fault::Refuse(code)) => return Some(code),
-        Some(Fault::Forget(code)) => {
-            state.producers.clear();
-            return Some(code);
-        }
-        _ => {}
-    }
-    // UNKNOWN_PRODUCER_ID
-    let Some((next, last)) = state.producers.get_mut(&batch.producer.id) else { return Some(59) };
-    let own = (batch.sequence, batch.records.len());
-    if !last.contains(&own) {
-        if batch.sequence != *next {
-            // OUT_OF_ORDER_SEQUENCE_NUMBER
-            return Some(45);
-        }
-        *next = sequence(*next, batch.records.len() as u64);
-        last.push_back(own);
-        if last.len() > 5 {
-            last.pop_front();
-        }
-        state.partitions.entry(partition).or_default().extend(batch.records);
-    }
-    (fault != Some(Fault::After)).then_some(0)
-}
-
-fn stored(out: &mut Vec<u8>, partition: i32, code: i16) {
+fn produce(
+    state: &mut State,
+    get: &mut Get<'_>,
+    out: &mut Vec<u8>,
+    refused: Option<i16>,
+) -> Option<()> {
+    let id = get.string()?.to_owned();
+    assert_eq!((get.i16()?, get.i32()?, get.i32()?), (-1, 10_000, 1));
+    let topic = get.string()?.to_owned();
+    assert_eq!(get.i32()?, 1);
+    let partition = get.i32()?;
+    assert!(["logs", PROGRESS].contains(&&*topic) && (0..PARTITIONS).contains(&partition));
+    let bytes = get.bytes()?;
+    assert!(get.0.is_empty());
+    let place = (topic.clone(), partition);
+    let code = refused.unwrap_or_else(|| store(state, &place, bytes, &id));
     out.i32(1);
-    out.string("logs");
+    out.string(&topic);
     out.i32(1);
     out.i32(partition);
     out.i16(code);
@@ -262,149 +302,37 @@ fn stored(out: &mut Vec<u8>, partition: i32, code: i16) {
     out.i32(0);
     out.no_string();
     out.i32(0);
+    Some(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ship::{
-        kafka::{Kafka, Settings},
-        tests::{World, finish},
-    };
-
-    fn kafka(brokers: Vec<String>) -> Kafka {
-        Kafka::new(Settings { brokers, topic: "logs".to_owned() }, "00ff", 4)
+/// Stores a batch. Returns the error for the answer.
+fn store(state: &mut State, place: &Place, bytes: &[u8], id: &str) -> i16 {
+    let batch = decode(bytes).expect("a batch that Kafka takes");
+    assert_eq!(batch.is_transactional, !id.is_empty());
+    // UNKNOWN_PRODUCER_ID
+    let Some(known) = state.producers.get_mut(&batch.producer.id) else { return 59 };
+    if batch.producer.epoch != known.epoch {
+        // INVALID_PRODUCER_EPOCH
+        return 47;
     }
-
-    /// Ships sixty batches, each as soon as it is stored.
-    fn ship(fault: Option<Faults>) -> (World, Vec<Stored>, u64) {
-        let broker = Broker::start(fault);
-        let mut world = World::new(3);
-        let mut lane = world.lane(kafka(vec![broker.address.to_string()]));
-        for _ in 0..60 {
-            world.write();
-            lane.turn(std::time::Duration::from_millis(1));
-        }
-        finish(&mut lane);
-        let mut state = broker.state.lock().unwrap();
-        // (crc32("00ff") + 4) % 3
-        let own = ((crc32fast::hash(b"00ff").wrapping_add(4)) % 3) as i32;
-        let stored = state.partitions.remove(&own).unwrap();
-        assert!(state.partitions.is_empty(), "a stream goes to one partition");
-        let errors = world.progress().errors.load(std::sync::atomic::Ordering::Relaxed);
-        (world, stored, errors)
+    if batch.is_transactional && !state.transactional[id].open.contains(place) {
+        // INVALID_TXN_STATE
+        return 48;
     }
-
-    /// The lines, and their numbers as a consumer reads them in the headers.
-    fn numbers(world: &World, stored: &[Stored]) -> Vec<usize> {
-        let number = |stored: &Stored| {
-            let header = |key: &str| {
-                let found = stored.headers.iter().find(|(own, _)| own == key);
-                found.map(|(_, value)| value.clone()).unwrap()
-            };
-            assert_eq!((&*header("origin"), &*header("stream")), ("00ff", "4"));
-            let number: usize = header("line").parse().unwrap();
-            assert_eq!(header("tenant"), ["web", "db"][number % 2]);
-            assert!(stored.value == world.lines[number], "line {number} is another");
-            number
-        };
-        stored.iter().map(number).collect()
+    let (next, last) = known.numbers.entry(place.clone()).or_default();
+    let own = (batch.sequence, batch.records.len());
+    if last.contains(&own) {
+        return 0;
     }
-
-    #[test]
-    fn with_an_idempotent_producer_each_line_is_stored_once() {
-        let faults: [Option<Faults>; 6] = [
-            None,
-            Some(|batch| (batch == 3).then_some(Fault::Before)),
-            Some(|batch| batch.is_multiple_of(7).then_some(Fault::After)),
-            Some(|batch| batch.is_multiple_of(8).then_some(Fault::Before)),
-            // NOT_ENOUGH_REPLICAS: batches after it are in flight, and are out of order.
-            Some(|batch| batch.is_multiple_of(9).then_some(Fault::Refuse(19))),
-            Some(|batch| match batch % 20 {
-                7 => Some(Fault::Before),
-                14 => Some(Fault::After),
-                _ => None,
-            }),
-        ];
-        for (place, fault) in faults.into_iter().enumerate() {
-            let (world, stored, errors) = ship(fault);
-            let found = numbers(&world, &stored);
-            assert!(found.iter().copied().eq(0..world.lines.len()), "{place}: {found:?}");
-            assert_eq!(errors > 0, fault.is_some(), "{place}");
-        }
+    if batch.sequence != *next {
+        // OUT_OF_ORDER_SEQUENCE_NUMBER
+        return 45;
     }
-
-    /// The broker lost what it knew of the producer, so batches in flight may be stored twice. Their numbers tell.
-    #[test]
-    fn after_a_new_producer_id_repeated_lines_are_recognised() {
-        let (world, stored, errors) = ship(Some(|batch| (batch == 9).then_some(Fault::Forget(59))));
-        let found = numbers(&world, &stored);
-        let mut seen = None;
-        let is_new = |number: &usize| {
-            let is_new = seen.is_none_or(|seen| *number > seen);
-            seen = seen.max(Some(*number));
-            is_new
-        };
-        assert!(found.into_iter().filter(is_new).eq(0..world.lines.len()));
-        assert!(errors > 0);
+    *next = sequence(*next, batch.records.len() as u64);
+    last.push_back(own);
+    if last.len() > 5 {
+        last.pop_front();
     }
-
-    #[test]
-    fn a_broker_that_is_away_is_told_and_the_next_one_is_asked() {
-        // Nobody listens there while the listener is not one.
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let mut world = World::new(1);
-        world.write();
-        let mut lane = world.lane(kafka(vec![closed.clone()]));
-        lane.turn(std::time::Duration::ZERO);
-        assert!(lane.is_away());
-        let told = world.progress().last_error();
-        assert!(
-            told.starts_with(&format!("kafka {closed}: ")) && told.contains("refused"),
-            "{told}"
-        );
-        let broker = Broker::start(None);
-        let mut lane = world.lane(kafka(vec![closed, broker.address.to_string()]));
-        finish(&mut lane);
-        assert!(!lane.is_away());
-    }
-
-    /// Such a broker used to be asked for ever, because it answers.
-    #[test]
-    fn after_a_wrong_answer_the_next_broker_is_asked() {
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        // One that takes connections and closes them.
-        let closing = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ending = closing.local_addr().unwrap();
-        thread::spawn(move || closing.incoming().for_each(drop));
-        for leader in [closed, ending] {
-            let stale = Broker::start_beside(None, Some(leader));
-            let broker = Broker::start(None);
-            let mut world = World::new(1);
-            world.write();
-            let mut lane =
-                world.lane(kafka(vec![stale.address.to_string(), broker.address.to_string()]));
-            for _ in 0..20 {
-                lane.turn(std::time::Duration::from_millis(500));
-            }
-            assert!(lane.is_done(), "{}", world.progress().last_error());
-        }
-    }
-
-    #[test]
-    fn what_is_no_broker_is_told() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-            stream
-        });
-        let mut world = World::new(1);
-        world.write();
-        world.lane(kafka(vec![address])).turn(std::time::Duration::ZERO);
-        drop(server.join());
-        let told = world.progress().last_error();
-        assert!(told.contains("no broker of Kafka without TLS answers there"), "{told}");
-    }
+    state.logs.entry(place.clone()).or_default().add(batch, bytes);
+    0
 }

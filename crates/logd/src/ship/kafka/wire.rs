@@ -26,6 +26,12 @@ pub(super) trait Put {
         self.put(text.as_bytes());
     }
 
+    /// Bytes.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.i32(bytes.len() as i32);
+        self.put(bytes);
+    }
+
     /// A string that is not there.
     fn no_string(&mut self) {
         self.i16(-1);
@@ -96,6 +102,33 @@ impl<'a> Get<'a> {
         }
     }
 
+    /// Bytes. Those that are not there are empty.
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        match self.i32()? {
+            -1 => Some(&[]),
+            len => self.take(usize::try_from(len).ok()?),
+        }
+    }
+
+    /// A number as [`Put::varint`] adds it.
+    pub(super) fn varint(&mut self) -> Option<i64> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.i8()? as u8;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some((number >> 1) as i64 ^ -((number & 1) as i64));
+            }
+        }
+        None
+    }
+
+    /// Bytes with such a number as their length. Those that are not there are nothing too.
+    pub(super) fn sized(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.varint()?).ok()?;
+        self.take(len)
+    }
+
     /// A list. One that is not there is empty.
     pub(super) fn list<T>(
         &mut self,
@@ -131,6 +164,8 @@ mod tests {
             let mut out = Vec::new();
             out.varint(number);
             assert_eq!(varint_len(number), out.len(), "{number}");
+            assert_eq!(Get(&out).varint(), Some(number));
+            assert_eq!(Get(&out[1..]).varint().filter(|_| out.len() == 1), None);
         }
     }
 

@@ -13,6 +13,7 @@ use std::{
     io, mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         view::{Judge, Report},
     },
     error::LogdError,
-    tool::{follow::Printer, selection::Selection},
+    tool::{follow::LOOK_TIME, printer::Printer, selection::Selection},
 };
 pub(crate) use state::Counts;
 use state::{BACKLOG_BYTES, End, LaneState, Reading, State, Task};
@@ -42,7 +43,7 @@ pub(super) struct Scanned {
     pub(super) counts: Counts,
 }
 
-/// Prints the selected lines of all streams, until the printer wants no more.
+/// Prints the selected lines of all streams, until the printer or nobody wants more.
 pub(super) fn scan(
     streams: &[InDirectory<'_>],
     selection: &Selection<'_>,
@@ -228,9 +229,10 @@ impl Shared<'_> {
     fn print(&self, printer: &mut dyn Printer) -> Result<Scanned, LogdError> {
         let failed = |error: io::Error| LogdError::output(&error);
         let mut ledgers: Vec<Ledger> = self.streams.iter().map(|_| Ledger::default()).collect();
-        while let Some(pieces) = self.next_pieces(&mut ledgers, printer)? {
+        while let Some((row, pieces)) = self.next_pieces(&mut ledgers, printer)? {
+            let stream = self.streams[row].stream();
             for piece in pieces {
-                if printer.print(&piece).map_err(failed)?.is_break() {
+                if printer.print(stream, &piece).map_err(failed)?.is_break() {
                     return Ok(self.scanned(ledgers));
                 }
             }
@@ -244,12 +246,12 @@ impl Shared<'_> {
         Scanned { ends, problems: problems.collect(), counts: self.lock().counts }
     }
 
-    /// Waits for the next pieces in the order of all streams. Returns nothing at the end.
+    /// Waits for the next pieces in the order of all streams, which are of one. Returns nothing at the end.
     fn next_pieces(
         &self,
         ledgers: &mut [Ledger],
         printer: &mut dyn Printer,
-    ) -> Result<Option<Vec<Piece<'static>>>, LogdError> {
+    ) -> Result<Option<(usize, Vec<Piece<'static>>)>, LogdError> {
         let mut is_flushed = false;
         let mut state = self.lock();
         loop {
@@ -272,12 +274,17 @@ impl Shared<'_> {
             }
             // Whoever reads the output gets what there is before this waits.
             if mem::replace(&mut is_flushed, true) {
-                state = self.results.wait(state).unwrap_or_else(PoisonError::into_inner);
+                let waited = self.results.wait_timeout(state, LOOK_TIME);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                // While no line is found, no write would fail.
+                if !printer.wait(Duration::ZERO) {
+                    return Ok(None);
+                }
             } else {
                 drop(state);
                 printer.flush().map_err(|error| LogdError::output(&error))?;
-                state = self.lock();
             }
+            state = self.lock();
         }
     }
 }

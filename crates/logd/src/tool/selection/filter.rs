@@ -8,6 +8,8 @@
 //!   escape. JSON has one escape for any character (`\u`), one more for a slash (`\/`), and a name with other
 //!   characters that need one (quotes, backslashes, control characters) is not searched for.
 
+use std::ops::Range;
+
 use memchr::memmem::Finder;
 
 use super::condition::Condition;
@@ -59,8 +61,9 @@ impl Filter {
         self.texts.is_empty() && self.conditions.is_empty()
     }
 
-    /// Calls `found` with each line that fulfils all conditions, with its line end. Returns how many lines it looked at.
-    pub(super) fn find(&self, lines: &[u8], mut found: impl FnMut(&[u8])) -> u64 {
+    /// Calls `found` with the place of each line that fulfils all conditions, with its line end. Returns how many lines it
+    /// looked at.
+    pub(super) fn find(&self, lines: &[u8], mut found: impl FnMut(Range<usize>)) -> u64 {
         let mut places = Places::default();
         let (mut at, mut looked_at) = (0, 0);
         while let Some(hit) = self.next_hit(lines, at, &mut places) {
@@ -69,7 +72,7 @@ impl Filter {
             looked_at += 1;
             let line = &lines[start..end];
             if self.holds(line.strip_suffix(b"\n").unwrap_or(line)) {
-                found(line);
+                found(start..end);
             }
             at = end;
         }

@@ -46,6 +46,13 @@ pub(crate) fn until_line(segments: &impl Segments, place: usize) -> Result<u64, 
     Ok(u64::MAX)
 }
 
+/// The numbers of the lines of a piece.
+enum Numbers {
+    /// They follow one another.
+    From(u64),
+    Of(Vec<u64>),
+}
+
 /// A batch of lines for the caller.
 pub(crate) struct Piece<'a> {
     /// When the batch began, in milliseconds since 1970.
@@ -54,6 +61,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) missing: Range<u64>,
     /// The number of lines in it.
     pub(crate) line_count: u64,
+    /// The number of each line, if they do not follow one another.
+    numbers: Numbers,
     /// The senders of its lines, if the reader was asked for them.
     parts: Vec<StoredPart>,
     bytes: Cow<'a, [u8]>,
@@ -62,14 +71,24 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Makes a piece of lines that were selected from another one.
+    /// Makes a piece of lines that were selected from another one. Without numbers nobody may ask for them.
     pub(crate) fn selected(
         time_ms: u64,
-        line_count: u64,
+        (line_count, numbers): (u64, Vec<u64>),
         parts: Vec<StoredPart>,
         bytes: Vec<u8>,
     ) -> Piece<'static> {
-        Piece { time_ms, missing: 0..0, line_count, parts, bytes: bytes.into(), before: 0 }
+        let (bytes, numbers) = (bytes.into(), Numbers::Of(numbers));
+        Piece { time_ms, missing: 0..0, line_count, numbers, parts, bytes, before: 0 }
+    }
+
+    /// Returns the numbers of its lines in their stream, from 0.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        let (from, numbers) = match &self.numbers {
+            Numbers::From(first) => (*first..first + self.line_count, &[][..]),
+            Numbers::Of(numbers) => (0..0, &numbers[..]),
+        };
+        from.chain(numbers.iter().copied())
     }
 
     /// Returns its lines, from the first wanted one on.
@@ -96,15 +115,19 @@ impl Piece<'_> {
 
     /// Returns about how much memory it has.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes.len() + size_of_val(&*self.parts) + size_of::<Piece<'_>>()
+        let numbers = match &self.numbers {
+            Numbers::From(_) => 0,
+            Numbers::Of(numbers) => size_of_val(&**numbers),
+        };
+        self.bytes.len() + size_of_val(&*self.parts) + numbers + size_of::<Piece<'_>>()
     }
 
     /// Copies its bytes to a buffer.
     pub(crate) fn into_owned(self, mut buffer: Vec<u8>) -> Piece<'static> {
         buffer.clear();
         buffer.extend_from_slice(&self.bytes);
-        let Piece { time_ms, missing, line_count, parts, before, .. } = self;
-        Piece { time_ms, missing, line_count, parts, bytes: buffer.into(), before }
+        let Piece { time_ms, missing, line_count, numbers, parts, before, .. } = self;
+        Piece { time_ms, missing, line_count, numbers, parts, bytes: buffer.into(), before }
     }
 
     /// Returns the memory of its bytes.
@@ -202,6 +225,7 @@ impl Cursor {
             time_ms: batch.time_ms,
             missing: from..from.max(batch.first_line),
             line_count: batch.lines.saturating_sub(before),
+            numbers: Numbers::From(from.max(batch.first_line)),
             parts,
             bytes: bytes.into(),
             before,

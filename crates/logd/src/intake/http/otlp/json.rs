@@ -8,10 +8,11 @@ use serde_json::value::RawValue;
 use super::{
     super::{
         answer::Refusal,
-        json::{Object, each, is_string, parse, plain, write, write_double},
+        json::{Object, each, is_string, parse, plain, write},
     },
     record::{self, DEPTH_MAX, Plain, Source, Text},
 };
+use crate::lines::text::write_double;
 
 type Raw<'a> = Option<&'a RawValue>;
 type Room<'r> = dyn FnMut(usize) -> Result<(), Refusal> + 'r;
@@ -193,7 +194,7 @@ fn any_value(value: &RawValue, depth: u32, out: &mut Vec<u8>) -> Result<(), Refu
 fn double(text: &RawValue, out: &mut Vec<u8>) -> Result<(), Refusal> {
     let wrong = |_| Refusal::malformed("a value is no number");
     if is_string(text) {
-        write_double(out, plain(text).parse().map_err(wrong)?);
+        write_double(plain(text).parse().map_err(wrong)?, out);
         return Ok(());
     }
     parse::<f64>(text.get())?;

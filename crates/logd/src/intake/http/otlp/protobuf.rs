@@ -7,11 +7,12 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use super::{
     super::{
         answer::Refusal,
-        json::{Object, write, write_double},
+        json::{Object, write},
         wire::{Fields, Value, text},
     },
     record::{self, DEPTH_MAX, Plain, Source, Text},
 };
+use crate::lines::text::write_double;
 
 type Room<'r> = dyn FnMut(usize) -> Result<(), Refusal> + 'r;
 
@@ -158,7 +159,7 @@ fn any_value(message: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<(), Refusa
         Some((1, Value::Bytes(own))) => write(out, text(own)?),
         Some((2, Value::Varint(own))) => write(out, &(own != 0)),
         Some((3, Value::Varint(own))) => write(out, &own.cast_signed()),
-        Some((4, Value::Fixed64(own))) => write_double(out, f64::from_bits(own)),
+        Some((4, Value::Fixed64(own))) => write_double(f64::from_bits(own), out),
         Some((5, Value::Bytes(own))) => array(own, depth, out)?,
         Some((6, Value::Bytes(own))) => key_values(own, 1, depth, out)?,
         Some((7, Value::Bytes(own))) => write(out, &BASE64_STANDARD.encode(own)),

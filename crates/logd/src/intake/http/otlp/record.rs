@@ -1,6 +1,7 @@
 //! How a line looks that was a log record: its members, in their order, but for those that are not set.
 
 use super::super::json::{Object, write};
+use crate::lines::text::quote_hex;
 
 /// How deeply values may nest. Decoders of protobuf take a hundred messages within each other, of which a level of
 /// values is up to three.
@@ -54,15 +55,7 @@ impl<'a> Text<'a> {
             Text::None | Text::Plain("") | Text::Quoted("\"\"") | Text::Hex([]) => {}
             Text::Plain(text) => write(object.name(name), text),
             Text::Quoted(text) => object.name(name).extend_from_slice(text.as_bytes()),
-            Text::Hex(bytes) => {
-                let out = object.name(name);
-                out.push(b'"');
-                for byte in bytes {
-                    let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
-                    out.extend([digit(byte >> 4), digit(byte & 15)]);
-                }
-                out.push(b'"');
-            }
+            Text::Hex(bytes) => quote_hex(bytes, object.name(name)),
         }
     }
 }

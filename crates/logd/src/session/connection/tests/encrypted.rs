@@ -127,7 +127,7 @@ fn a_token_says_more_than_a_certificate_for_all_lines() {
     let mut pair = Pair::of(Some("fleet"));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "web-token-0123456789abcdef web\n").unwrap();
-    let tokens = Tokens::read(Some(file.path()), Transport::Private).unwrap();
+    let tokens = Tokens::read("--tokens", Some(file.path()), Transport::Private).unwrap();
     pair.desk.limits.tokens = Arc::new(tokens);
     assert_eq!(pair.ask(b"LOGD 1 token=web-token-0123456789abcdef\n"), "H 1 durable\n");
     pair.ask(b"1\n");
@@ -146,7 +146,7 @@ fn a_token_that_comes_by_tls_is_taken_from_anywhere() {
     let mut pair = Pair::new();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "web-token-0123456789abcdef web\n").unwrap();
-    let tokens = Tokens::read(Some(file.path()), Transport::Private).unwrap();
+    let tokens = Tokens::read("--tokens", Some(file.path()), Transport::Private).unwrap();
     pair.desk.limits.tokens = Arc::new(tokens);
     let answer = pair.ask(b"LOGD 1 token=web-token-0123456789abcdef name=a\n");
     assert_eq!(answer, "H 1 durable 0\n");

@@ -186,8 +186,9 @@ impl State {
         all
     }
 
-    /// Takes the pieces that are printed next. Returns nothing if those of a stream are not known yet.
-    pub(super) fn take_oldest(&mut self) -> Option<Vec<Piece<'static>>> {
+    /// Takes the pieces that are printed next, and the number of their stream. Returns nothing if those of a stream are not
+    /// known yet.
+    pub(super) fn take_oldest(&mut self) -> Option<(usize, Vec<Piece<'static>>)> {
         let mut times = Vec::new();
         for (number, row) in self.rows.iter().enumerate().filter(|(_, row)| !row.is_done()) {
             times.push((row.next_time()?, number));
@@ -203,7 +204,7 @@ impl State {
         {
             pieces.extend(row.pop_piece());
         }
-        Some(pieces)
+        Some((oldest, pieces))
     }
 }
 
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     fn piece(time_ms: u64, bytes: usize) -> Piece<'static> {
-        Piece::selected(time_ms, 1, Vec::new(), vec![b'x'; bytes])
+        Piece::selected(time_ms, (1, Vec::new()), Vec::new(), vec![b'x'; bytes])
     }
 
     fn end(state: &mut State, task: &Task, times: &[u64]) {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     fn printed(state: &mut State) -> Option<Vec<u64>> {
-        state.take_oldest().map(|pieces| pieces.iter().map(|piece| piece.time_ms).collect())
+        state.take_oldest().map(|(_, pieces)| pieces.iter().map(|piece| piece.time_ms).collect())
     }
 
     #[test]

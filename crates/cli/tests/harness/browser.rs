@@ -31,6 +31,11 @@ pub struct Page {
 impl Page {
     /// Opens a file on a screen of a phone's width.
     pub fn open(directory: &Path, name: &str) -> Page {
+        Page::visit(directory, &format!("file://{}", directory.join(name).display()))
+    }
+
+    /// Opens an address. The directory gets the browser's own files.
+    pub fn visit(directory: &Path, url: &str) -> Page {
         // The protocol is spoken on descriptors 3 and 4.
         let program = format!(
             "exec timeout 120 {BROWSER} --remote-debugging-pipe \
@@ -47,7 +52,6 @@ impl Page {
         let to = browser.stdin.take().unwrap();
         let from = BufReader::new(browser.stdout.take().unwrap());
         let mut page = Page { browser, to, from, session: None, sent: 0 };
-        let url = format!("file://{}", directory.join(name).display());
         let target = page.ask("Target.createTarget", json!({ "url": url }))["targetId"].clone();
         let attach = json!({ "targetId": target, "flatten": true });
         let session = page.ask("Target.attachToTarget", attach)["sessionId"].clone();
@@ -55,7 +59,7 @@ impl Page {
         // No window of a desktop is as narrow as that.
         let phone = json!({ "width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true });
         page.ask("Emulation.setDeviceMetricsOverride", phone);
-        page.wait_for("location.protocol == 'file:' && document.readyState == 'complete'");
+        page.wait_for("location.href != 'about:blank' && document.readyState == 'complete'");
         page
     }
 
@@ -64,6 +68,12 @@ impl Page {
         self.look("window.isOld = true");
         self.ask("Page.reload", json!({}));
         self.wait_for("!window.isOld && document.readyState == 'complete'");
+    }
+
+    /// Begins anew with it as a browser shows it that runs no scripts of pages. What is looked at is none of the page's.
+    pub fn without_scripts(&mut self) {
+        self.ask("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+        self.reload();
     }
 
     /// Calls a method: what it answers.
@@ -147,6 +157,18 @@ impl Page {
         self.ask("Input.dispatchKeyEvent", event(down));
         self.ask("Input.dispatchKeyEvent", event("keyUp"));
     }
+}
+
+/// Whether there is a browser. In CI there has to be one, unless that is excused.
+pub fn has_browser() -> bool {
+    let is_there = Command::new("chromium").arg("--version").output();
+    let is_there = is_there.is_ok_and(|output| output.status.success());
+    if !is_there {
+        let is_excused = std::env::var_os("RINGWISE_NO_BROWSER").is_some();
+        assert!(std::env::var_os("CI").is_none() || is_excused, "chromium is not installed");
+        println!("skipped: chromium is not installed");
+    }
+    is_there
 }
 
 impl Drop for Page {
