@@ -27,8 +27,6 @@ const TITLE: &str = "ringwise-ship 1";
 pub(crate) struct Cursor {
     directory: PathBuf,
     destination: String,
-    /// Whether the file is of the former destination.
-    is_former: bool,
     /// The lines that the file has.
     lines: BTreeMap<u32, u64>,
     /// Those that the file will have.
@@ -49,14 +47,12 @@ impl Cursor {
         (destination, former): (&str, &str),
     ) -> Result<Cursor, LogdError> {
         let path = directory.join(NAME);
-        let mut is_former = false;
         let lines = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(LogdError::on(&path, &error)),
             Ok(text) => {
                 let (found, lines) = parse(&text).ok_or_else(|| refused(&path, "it is damaged"))?;
-                is_former = found == former;
-                if found != destination && !is_former {
+                if found != destination && found != former {
                     return Err(refused(&path, &format!("it is of {found}, not of {destination}")));
                 }
                 lines
@@ -64,12 +60,7 @@ impl Cursor {
         };
         let (directory, destination) = (directory.to_owned(), destination.to_owned());
         let (noted, kept_at) = (lines.clone(), Instant::now());
-        Ok(Cursor { directory, destination, is_former, lines, noted, kept_at })
-    }
-
-    /// Whether the former destination was shipped to last.
-    pub(crate) fn is_former(&self) -> bool {
-        self.is_former
+        Ok(Cursor { directory, destination, lines, noted, kept_at })
     }
 
     /// Returns the next line of a stream to ship, as stored.
@@ -229,12 +220,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut cursor = open(directory.path()).unwrap();
         cursor.keep(0, 5, Duration::ZERO).unwrap();
-        assert!(!open(directory.path()).unwrap().is_former());
         let other = || Cursor::open(directory.path(), (NAMES.1, NAMES.0)).unwrap();
-        assert_eq!((other().line(0), other().is_former()), (5, true));
+        assert_eq!(other().line(0), 5);
         other().keep(0, 6, Duration::ZERO).unwrap();
-        assert_eq!((other().line(0), other().is_former()), (6, false));
-        assert!(open(directory.path()).unwrap().is_former());
+        assert_eq!((other().line(0), open(directory.path()).unwrap().line(0)), (6, 6));
     }
 
     #[test]

@@ -81,15 +81,13 @@ impl Shipping {
     ///
     /// A thread cannot start.
     pub(crate) fn start(self) -> Result<Fleet, LogdError> {
-        let is_former = self.cursor.is_former();
         let cursor = Arc::new(Mutex::new(self.cursor));
         let mut fleet = Fleet { threads: Vec::new(), end: Arc::default() };
         for (number, progress) in self.streams.all() {
             let stream = Stream { content: Content::Lines, number };
             let line = cursor.lock().unwrap_or_else(PoisonError::into_inner).line(number);
             let follower = Follower::new(&self.directory, stream, line);
-            let least = if is_former { line } else { 0 };
-            let kafka = Kafka::new(self.kafka.clone(), (&self.origin, number), least);
+            let kafka = Kafka::new(self.kafka.clone(), (&self.origin, number), line);
             let lane = Lane::new(number, follower, kafka, (progress, cursor.clone()));
             fleet.launch(number, lane)?;
         }

@@ -36,6 +36,8 @@ pub(crate) struct Lane<D> {
     window: VecDeque<Shipment>,
     /// The line before which the destination has all, as acknowledgements or the destination itself said last.
     agreed: Option<u64>,
+    /// Why nothing is shipped until a restart.
+    refusal: Option<String>,
     progress: Arc<Progress>,
     cursor: Arc<Mutex<Cursor>>,
     is_connected: bool,
@@ -71,6 +73,7 @@ impl<D: Destination> Lane<D> {
             rest: None,
             window: VecDeque::new(),
             agreed: None,
+            refusal: None,
             progress,
             cursor,
             is_connected: false,
@@ -102,10 +105,16 @@ impl<D: Destination> Lane<D> {
                 // There is nothing to connect for.
                 return Ok(Turn::Idle);
             }
+            if let Some(why) = &self.refusal {
+                return Err(Trouble(why.clone()));
+            }
             if let Some(line) = self.destination.connect()? {
                 self.go_on_with(line)?;
             }
             self.is_connected = true;
+            if self.is_done() {
+                self.succeeded();
+            }
             for shipment in &self.window {
                 self.destination.send(shipment)?;
             }
@@ -142,10 +151,13 @@ impl<D: Destination> Lane<D> {
         }
         let (stream, durable) = (self.stream, self.progress.durable());
         if line > durable {
-            return Err(Trouble(format!(
+            let why = format!(
                 "the destination has {line} lines of stream {stream}, and {durable} are stored: other segments were \
                  here; restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
-            )));
+            );
+            // Lines that come now would have the numbers of others.
+            self.refusal = Some(why.clone());
+            return Err(Trouble(why));
         }
         while let Some(first) = self.window.front()
             && first.line_end() <= line
@@ -250,6 +262,11 @@ impl<D: Destination> Lane<D> {
         (self.pause, self.agreed) = (PAUSE_MIN, Some(shipment.line_end()));
         let bytes = shipment.bytes.len() as u64;
         self.progress.acknowledge(shipment.line_end(), shipment.lines, bytes);
+        self.succeeded();
+    }
+
+    /// Notes that the destination is not away.
+    fn succeeded(&self) {
         if self.progress.succeed() {
             log::remark("ship", format_args!("stream {}: shipping again", self.stream));
         }

@@ -53,7 +53,7 @@ impl Position {
             // The first time, or the topic is another one.
             None => ask(connection, Edge::First)?,
         };
-        let since = Instant::now();
+        let mut since = Instant::now();
         while at < end {
             let answer = connection.call(&fetch(place, at))?;
             let fetched = match fetched(&answer) {
@@ -67,9 +67,13 @@ impl Position {
             };
             let (next, line) = scan(&fetched, key, at)
                 .map_err(|why| connection.trouble(&format!("topic {topic}: {why}")))?;
-            self.line = line.or(self.line);
-            if next == at && since.elapsed() > WAIT_TIME {
-                let why = "a transaction of another stream is open: it ends within a minute";
+            // Lines only grow. A leader that was cut off may have older records.
+            self.line = self.line.max(line);
+            if next > at {
+                since = Instant::now();
+            } else if since.elapsed() > WAIT_TIME {
+                let why = "a transaction of another stream is open: it should end within a minute (if not: \
+                           kafka-transactions.sh abort)";
                 return Err(connection.trouble(&format!("topic {topic}: {why}")));
             }
             at = next;

@@ -69,8 +69,8 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    /// Makes the producer of a stream. `origin` names the directory. `least` is the line that the cursor has if the
-    /// stream was shipped without transactions before, or 0.
+    /// Makes the producer of a stream. `origin` names the directory. `least` is the line that the cursor has, which
+    /// is never beyond what Kafka has: an older record of progress does not count.
     pub(crate) fn new(settings: Settings, (origin, stream): (&str, u32), least: u64) -> Kafka {
         let topic = settings.progress_topic();
         Kafka {

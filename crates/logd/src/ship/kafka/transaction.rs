@@ -49,7 +49,7 @@ pub(super) struct Transactions {
     /// The progress topic, and the key of the stream's records.
     topic: String,
     key: String,
-    /// The line that the cursor has, if the stream was shipped without transactions before.
+    /// The line that the cursor had at the start.
     least: u64,
     position: Position,
     session: Option<Session>,

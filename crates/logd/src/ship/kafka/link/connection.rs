@@ -25,6 +25,11 @@ pub(in crate::ship::kafka) const CLOSED: &str = "it closed the connection";
 
 /// Makes an error that names a broker.
 pub(in crate::ship::kafka) fn trouble(broker: &str, why: &str) -> Trouble {
+    /// Brokers have words in it.
+    const CHARACTERS_MAX: usize = 400;
+    let why: String = why.chars().take(CHARACTERS_MAX).collect();
+    let is_plain = !why.contains(char::is_control);
+    let why = if is_plain { why } else { why.escape_debug().to_string() };
     Trouble(format!("kafka {broker}: {why}"))
 }
 

@@ -84,8 +84,9 @@ impl fmt::Display for Code {
             Code::MESSAGE_TOO_LARGE => f.write_str(
                 ": raise max.message.bytes of the topic to 1 MiB, and to --max-line and 64 KiB if that is more",
             ),
-            Code::PRODUCER_FENCED => f.write_str(
-                ": another daemon took over; if it has a copy of this directory, remove its ship.id and ship.cursor",
+            Code::PRODUCER_FENCED | Code::INVALID_PRODUCER_EPOCH => f.write_str(
+                ": another daemon may have taken over; if it has a copy of this directory, stop it and remove its \
+                 ship.id and ship.cursor",
             ),
             _ => Ok(()),
         }

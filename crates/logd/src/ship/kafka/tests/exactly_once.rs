@@ -279,4 +279,12 @@ fn progress_beyond_what_is_stored_is_told() {
     let (lines, own) = (world.lines.len(), emptied.lines.len());
     let expected = format!("the destination has {lines} lines of stream 0, and {own} are stored");
     assert!(told.contains(&expected) && told.contains("remove ship.cursor and ship.id"), "{told}");
+    // Lines that come later have numbers that the destination knows, and are others.
+    while emptied.lines.len() <= lines {
+        emptied.write();
+    }
+    for _ in 0..3 {
+        assert!(matches!(lane.turn(std::time::Duration::ZERO), Turn::Failed(_)));
+    }
+    assert_eq!(emptied.progress().shipped_lines.load(Ordering::Relaxed), 0);
 }
