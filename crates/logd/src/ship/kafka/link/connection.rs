@@ -18,13 +18,13 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// The longest answer that is read. Answers to a producer are much shorter.
 const ANSWER_BYTES_MAX: i32 = 16 << 20;
 /// How long an answer may take, and a request to be sent.
-pub(in crate::ship::kafka) const ANSWER_TIME: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 /// What is said of a connection that ended.
-pub(in crate::ship::kafka) const CLOSED: &str = "it closed the connection";
+pub(crate) const CLOSED: &str = "it closed the connection";
 
 /// Makes an error that names a broker.
-pub(in crate::ship::kafka) fn trouble(broker: &str, why: &str) -> Trouble {
+pub(crate) fn trouble(broker: &str, why: &str) -> Trouble {
     /// Brokers have words in it.
     const CHARACTERS_MAX: usize = 400;
     let why: String = why.chars().take(CHARACTERS_MAX).collect();
@@ -34,7 +34,7 @@ pub(in crate::ship::kafka) fn trouble(broker: &str, why: &str) -> Trouble {
 }
 
 /// A connection.
-pub(in crate::ship::kafka) struct Connection {
+pub(crate) struct Connection {
     broker: String,
     transport: Transport,
     /// The number of the next request, and of the one whose answer comes next.
@@ -44,7 +44,7 @@ pub(in crate::ship::kafka) struct Connection {
 
 impl Connection {
     /// Connects to `HOST:PORT`. No read and no write on it waits longer than [`ANSWER_TIME`].
-    pub(in crate::ship::kafka) fn open(
+    pub(crate) fn open(
         broker: &str,
         tls: Option<Arc<ClientConfig>>,
     ) -> Result<Connection, Trouble> {
@@ -60,12 +60,12 @@ impl Connection {
         Ok(Connection { broker: broker.to_owned(), transport, next: 0, awaited: 0 })
     }
 
-    pub(in crate::ship::kafka) fn broker(&self) -> &str {
+    pub(crate) fn broker(&self) -> &str {
         &self.broker
     }
 
     /// Makes an error that names the broker.
-    pub(in crate::ship::kafka) fn trouble(&self, why: &str) -> Trouble {
+    pub(crate) fn trouble(&self, why: &str) -> Trouble {
         trouble(&self.broker, why)
     }
 
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     /// Sends a request. `request` is whole but for its length and its number, for which it has room.
-    pub(in crate::ship::kafka) fn send(&mut self, request: &mut [u8]) -> Result<(), Trouble> {
+    pub(crate) fn send(&mut self, request: &mut [u8]) -> Result<(), Trouble> {
         let length = (request.len() - 4) as i32;
         request[..4].copy_from_slice(&length.to_be_bytes());
         request[8..12].copy_from_slice(&self.next.to_be_bytes());
@@ -90,12 +90,12 @@ impl Connection {
     }
 
     /// Whether an answer begins to arrive within this time.
-    pub(in crate::ship::kafka) fn has_answer(&mut self, wait: Duration) -> Result<bool, Trouble> {
+    pub(crate) fn has_answer(&mut self, wait: Duration) -> Result<bool, Trouble> {
         self.transport.wait(wait).map_err(|error| self.failed(&error))
     }
 
     /// Receives the next answer, without its head.
-    pub(in crate::ship::kafka) fn receive(&mut self) -> Result<Vec<u8>, Trouble> {
+    pub(crate) fn receive(&mut self) -> Result<Vec<u8>, Trouble> {
         let mut length = [0; 4];
         self.transport.read_exact(&mut length).map_err(|error| self.failed(&error))?;
         let length = i32::from_be_bytes(length);
@@ -116,7 +116,7 @@ impl Connection {
     }
 
     /// Sends a request and receives its answer. No other is in flight.
-    pub(in crate::ship::kafka) fn call(&mut self, request: &[u8]) -> Result<Vec<u8>, Trouble> {
+    pub(crate) fn call(&mut self, request: &[u8]) -> Result<Vec<u8>, Trouble> {
         self.send(&mut request.to_vec())?;
         self.receive()
     }

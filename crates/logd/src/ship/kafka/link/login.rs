@@ -16,10 +16,7 @@ use crate::ship::{
 };
 
 /// Connects to a broker, and logs in if there is a login.
-pub(in crate::ship::kafka) fn connect(
-    broker: &str,
-    security: &Security,
-) -> Result<Connection, Trouble> {
+pub(crate) fn connect(broker: &str, security: &Security) -> Result<Connection, Trouble> {
     let tls = security.tls.as_ref().map(|tls| tls.load()).transpose();
     let tls = tls.map_err(|error| trouble(broker, &error.to_string()))?;
     let mut connection = Connection::open(broker, tls)?;

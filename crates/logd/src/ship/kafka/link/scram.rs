@@ -15,7 +15,7 @@ const NONCE_BYTES: usize = 24;
 
 /// The hash of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ship::kafka) enum Hash {
+pub(crate) enum Hash {
     Sha256,
     Sha512,
 }
@@ -28,7 +28,7 @@ impl Hash {
         }
     }
 
-    pub(in crate::ship::kafka) fn hmac(self, key: &[u8], message: &[u8]) -> hmac::Tag {
+    pub(crate) fn hmac(self, key: &[u8], message: &[u8]) -> hmac::Tag {
         hmac::sign(&self.key(key), message)
     }
 
@@ -40,17 +40,12 @@ impl Hash {
         hmac::Key::new(algorithm, key)
     }
 
-    pub(in crate::ship::kafka) fn hash(self, bytes: &[u8]) -> digest::Digest {
+    pub(crate) fn hash(self, bytes: &[u8]) -> digest::Digest {
         digest::digest(self.digest(), bytes)
     }
 
     /// Hashes a password with a salt, many times.
-    pub(in crate::ship::kafka) fn salted(
-        self,
-        password: &str,
-        salt: &[u8],
-        rounds: u32,
-    ) -> Option<Vec<u8>> {
+    pub(crate) fn salted(self, password: &str, salt: &[u8], rounds: u32) -> Option<Vec<u8>> {
         let algorithm = match self {
             Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
             Hash::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,

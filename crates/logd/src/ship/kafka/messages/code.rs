@@ -4,33 +4,33 @@ use std::fmt;
 
 /// An error of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ship::kafka) struct Code(pub(in crate::ship::kafka) i16);
+pub(crate) struct Code(pub(crate) i16);
 
 impl Code {
-    pub(in crate::ship::kafka) const NONE: Code = Code(0);
-    pub(in crate::ship::kafka) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
-    pub(in crate::ship::kafka) const UNSUPPORTED_SASL_MECHANISM: Code = Code(33);
-    pub(in crate::ship::kafka) const ILLEGAL_SASL_STATE: Code = Code(34);
+    pub(crate) const NONE: Code = Code(0);
+    pub(crate) const UNKNOWN_TOPIC_OR_PARTITION: Code = Code(3);
+    pub(crate) const UNSUPPORTED_SASL_MECHANISM: Code = Code(33);
+    pub(crate) const ILLEGAL_SASL_STATE: Code = Code(34);
     const MESSAGE_TOO_LARGE: Code = Code(10);
-    pub(in crate::ship::kafka) const OFFSET_OUT_OF_RANGE: Code = Code(1);
+    pub(crate) const OFFSET_OUT_OF_RANGE: Code = Code(1);
     const LOADING: Code = Code(14);
     const NOT_AVAILABLE: Code = Code(15);
-    pub(in crate::ship::kafka) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
-    pub(in crate::ship::kafka) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
+    pub(crate) const OUT_OF_ORDER_SEQUENCE_NUMBER: Code = Code(45);
+    pub(crate) const DUPLICATE_SEQUENCE_NUMBER: Code = Code(46);
     const INVALID_PRODUCER_EPOCH: Code = Code(47);
     const CONCURRENT_TRANSACTIONS: Code = Code(51);
-    pub(in crate::ship::kafka) const OPERATION_NOT_ATTEMPTED: Code = Code(55);
+    pub(crate) const OPERATION_NOT_ATTEMPTED: Code = Code(55);
     const UNKNOWN_PRODUCER_ID: Code = Code(59);
     const PRODUCER_FENCED: Code = Code(90);
 
     /// Whether the same request succeeds in a moment.
-    pub(in crate::ship::kafka) fn is_passing(self) -> bool {
+    pub(crate) fn is_passing(self) -> bool {
         [Code::LOADING, Code::NOT_AVAILABLE, Code::CONCURRENT_TRANSACTIONS].contains(&self)
     }
 
     /// Whether the broker does not know the producer's numbers any more. Shipments in flight are then sent with the
     /// numbers of another producer, and may be stored twice.
-    pub(in crate::ship::kafka) fn is_new_producer_needed(self) -> bool {
+    pub(crate) fn is_new_producer_needed(self) -> bool {
         let all = [
             Code::OUT_OF_ORDER_SEQUENCE_NUMBER,
             Code::INVALID_PRODUCER_EPOCH,

@@ -22,7 +22,7 @@ const FETCH_BYTES: i32 = 1 << 20;
 const FETCH_WAIT_MS: i32 = 250;
 
 /// Asks for the broker that keeps the transactions of an id.
-pub(in crate::ship::kafka) fn find_coordinator(id: &str) -> Vec<u8> {
+pub(crate) fn find_coordinator(id: &str) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, FIND_COORDINATOR);
     out.string(id);
@@ -32,7 +32,7 @@ pub(in crate::ship::kafka) fn find_coordinator(id: &str) -> Vec<u8> {
 }
 
 /// Reads the answer to [`find_coordinator`]: an address.
-pub(in crate::ship::kafka) fn coordinator(answer: &[u8]) -> Result<String, Refused> {
+pub(crate) fn coordinator(answer: &[u8]) -> Result<String, Refused> {
     let mut get = Get(answer);
     let mut read = || {
         get.i32()?;
@@ -47,7 +47,7 @@ pub(in crate::ship::kafka) fn coordinator(answer: &[u8]) -> Result<String, Refus
 }
 
 /// Adds partitions to a transaction, which begins with the first of them.
-pub(in crate::ship::kafka) fn add_partitions(
+pub(crate) fn add_partitions(
     (id, producer): (&str, Producer),
     partitions: &[(&str, i32)],
 ) -> Vec<u8> {
@@ -66,7 +66,7 @@ pub(in crate::ship::kafka) fn add_partitions(
 }
 
 /// Reads the answer to [`add_partitions`].
-pub(in crate::ship::kafka) fn added(answer: &[u8]) -> Result<(), Refused> {
+pub(crate) fn added(answer: &[u8]) -> Result<(), Refused> {
     let mut get = Get(answer);
     let codes = get.i32().and_then(|_| {
         get.list(|get| {
@@ -85,7 +85,7 @@ pub(in crate::ship::kafka) fn added(answer: &[u8]) -> Result<(), Refused> {
 }
 
 /// Commits a transaction.
-pub(in crate::ship::kafka) fn commit(id: &str, producer: Producer) -> Vec<u8> {
+pub(crate) fn commit(id: &str, producer: Producer) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, END);
     out.string(id);
@@ -96,7 +96,7 @@ pub(in crate::ship::kafka) fn commit(id: &str, producer: Producer) -> Vec<u8> {
 }
 
 /// Reads the answer to [`commit`].
-pub(in crate::ship::kafka) fn committed(answer: &[u8]) -> Result<(), Refused> {
+pub(crate) fn committed(answer: &[u8]) -> Result<(), Refused> {
     let mut get = Get(answer);
     let code = get.i32().and_then(|_| get.i16());
     Refused::check(Code(code.ok_or(Refused::Unreadable)?))
@@ -104,14 +104,14 @@ pub(in crate::ship::kafka) fn committed(answer: &[u8]) -> Result<(), Refused> {
 
 /// An end of a partition.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ship::kafka) enum Edge {
+pub(crate) enum Edge {
     First,
     /// The one after the last record, whether it is committed or not.
     End,
 }
 
 /// Asks for the offset of an end of a partition.
-pub(in crate::ship::kafka) fn list_offsets((topic, partition): (&str, i32), edge: Edge) -> Vec<u8> {
+pub(crate) fn list_offsets((topic, partition): (&str, i32), edge: Edge) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, LIST_OFFSETS);
     out.i32(-1);
@@ -128,7 +128,7 @@ pub(in crate::ship::kafka) fn list_offsets((topic, partition): (&str, i32), edge
 }
 
 /// Reads the answer to [`list_offsets`].
-pub(in crate::ship::kafka) fn offset(answer: &[u8]) -> Result<i64, Refused> {
+pub(crate) fn offset(answer: &[u8]) -> Result<i64, Refused> {
     let read = one_partition(answer, |get| {
         get.i32()?;
         let code = Code(get.i16()?);
@@ -141,7 +141,7 @@ pub(in crate::ship::kafka) fn offset(answer: &[u8]) -> Result<i64, Refused> {
 }
 
 /// Asks for committed records.
-pub(in crate::ship::kafka) fn fetch((topic, partition): (&str, i32), offset: i64) -> Vec<u8> {
+pub(crate) fn fetch((topic, partition): (&str, i32), offset: i64) -> Vec<u8> {
     let mut out = Vec::new();
     begin(&mut out, FETCH);
     out.i32(-1);
@@ -161,14 +161,14 @@ pub(in crate::ship::kafka) fn fetch((topic, partition): (&str, i32), offset: i64
 
 /// Records of a partition, as brokers send them: those of aborted transactions are still among them.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::ship::kafka) struct Fetched {
+pub(crate) struct Fetched {
     /// The producers of aborted transactions, and the offset where each begins.
-    pub(in crate::ship::kafka) aborted: Vec<(i64, i64)>,
-    pub(in crate::ship::kafka) batches: Vec<u8>,
+    pub(crate) aborted: Vec<(i64, i64)>,
+    pub(crate) batches: Vec<u8>,
 }
 
 /// Reads the answer to [`fetch`].
-pub(in crate::ship::kafka) fn fetched(answer: &[u8]) -> Result<Fetched, Refused> {
+pub(crate) fn fetched(answer: &[u8]) -> Result<Fetched, Refused> {
     let read = one_partition(answer, |get| {
         get.i32()?;
         let code = Code(get.i16()?);

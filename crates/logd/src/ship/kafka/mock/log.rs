@@ -23,7 +23,7 @@ struct Entry {
 
 /// The batches of a partition.
 #[derive(Default)]
-pub(in crate::ship::kafka) struct Log {
+pub(crate) struct Log {
     entries: Vec<Entry>,
     /// The offset after the last record.
     pub(super) end: i64,
@@ -78,14 +78,14 @@ impl Log {
     }
 
     /// What a consumer of committed records reads.
-    pub(in crate::ship::kafka) fn committed(&self) -> Vec<Stored> {
+    pub(crate) fn committed(&self) -> Vec<Stored> {
         let is_committed = |entry: &&Entry| entry.fate == Fate::Committed;
         let committed = self.entries.iter().filter(is_committed);
         committed.flat_map(|entry| entry.records.iter().cloned()).collect()
     }
 
     /// Removes all records, as retention does.
-    pub(in crate::ship::kafka) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.aborted.clear();
         self.first = self.end;

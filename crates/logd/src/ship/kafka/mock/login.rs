@@ -12,18 +12,18 @@ use crate::ship::kafka::{
 
 /// What a broker wants of those who connect.
 #[derive(Default)]
-pub(in crate::ship::kafka) struct Guard {
-    pub(in crate::ship::kafka) tls: Option<Arc<ServerConfig>>,
-    pub(in crate::ship::kafka) login: Option<Gate>,
+pub(crate) struct Guard {
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) login: Option<Gate>,
 }
 
 /// Whom it lets in.
-pub(in crate::ship::kafka) struct Gate {
-    pub(in crate::ship::kafka) offered: &'static [&'static str],
-    pub(in crate::ship::kafka) user: &'static str,
-    pub(in crate::ship::kafka) password: &'static str,
+pub(crate) struct Gate {
+    pub(crate) offered: &'static [&'static str],
+    pub(crate) user: &'static str,
+    pub(crate) password: &'static str,
     /// It knows no password, and says that each is right.
-    pub(in crate::ship::kafka) is_false: bool,
+    pub(crate) is_false: bool,
 }
 
 /// How far the login of a connection is.

@@ -7,24 +7,24 @@ use crate::ship::kafka::{
 
 /// A record as a consumer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::ship::kafka) struct Stored {
-    pub(in crate::ship::kafka) key: Option<Vec<u8>>,
-    pub(in crate::ship::kafka) value: Vec<u8>,
-    pub(in crate::ship::kafka) time_ms: i64,
-    pub(in crate::ship::kafka) headers: Vec<(String, String)>,
+pub(crate) struct Stored {
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) time_ms: i64,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// A batch.
 #[derive(Debug)]
-pub(in crate::ship::kafka) struct Batch {
-    pub(in crate::ship::kafka) producer: Producer,
-    pub(in crate::ship::kafka) sequence: i32,
-    pub(in crate::ship::kafka) is_transactional: bool,
-    pub(in crate::ship::kafka) records: Vec<Stored>,
+pub(crate) struct Batch {
+    pub(crate) producer: Producer,
+    pub(crate) sequence: i32,
+    pub(crate) is_transactional: bool,
+    pub(crate) records: Vec<Stored>,
 }
 
 /// Reads a batch. Returns nothing if it is not whole and right to the last bit that its checksum covers.
-pub(in crate::ship::kafka) fn decode(batch: &[u8]) -> Option<Batch> {
+pub(crate) fn decode(batch: &[u8]) -> Option<Batch> {
     let mut get = Get(batch);
     get.i64()?;
     let length = get.i32()?;
