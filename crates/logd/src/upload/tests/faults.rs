@@ -196,7 +196,7 @@ fn the_end_does_not_wait_for_a_store_that_hangs() {
     store.fails(|_, _| Some(Fault::Hangs));
     let shared: Arc<dyn ObjectStore> = store.clone();
     let bounds = Bounds { answer_time: Duration::from_secs(60), ..BOUNDS };
-    let connect = Box::new(move || Ok(shared.clone()));
+    let connect = Arc::new(move || Ok(shared.clone()));
     let work = Work::new(directory.path(), ("memory:///id".to_owned(), connect), bounds).unwrap();
     work.uploads.found(vec![waiting(0)]);
     let uploader = Uploader::start(work).unwrap();
