@@ -34,6 +34,11 @@ impl Looks {
         Looks { work, _tray: tray }
     }
 
+    /// Looks for segments and changes none.
+    pub(super) fn find(&self) -> BTreeMap<(Stream, u64), Files> {
+        self.work.find().unwrap()
+    }
+
     /// Looks once: removes what has expired, tells what is to be uploaded, and packs.
     pub(crate) fn look(&mut self) {
         for one in self.work.look().unwrap() {

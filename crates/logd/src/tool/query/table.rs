@@ -64,7 +64,12 @@ impl Table {
     /// Begins a file, to which at most so many lines are written.
     pub(super) fn new(path: &Path, lines_max: u64) -> Result<Table, LogdError> {
         let failed = |error: io::Error| LogdError::on(path, &error).of("--output parquet");
-        let target = replaceable(path).map_err(failed)?;
+        let target = target(path).map_err(failed)?;
+        if target.exists() && !target.is_file() {
+            let text = "it is no regular file: name a file";
+            let path = path.display();
+            return Err(LogdError::Usage(format!("--output parquet {path}: {text}")));
+        }
         let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty());
         let made = tempfile::Builder::new()
             .prefix(".ringwise-")
@@ -101,21 +106,16 @@ impl Table {
     }
 }
 
-/// Returns the name that the file gets: what a symbolic link points to, and no name of a device or the like, which would
-/// be replaced.
-fn replaceable(path: &Path) -> io::Result<PathBuf> {
+/// Returns the name that the file gets: that of what a symbolic link points to, which would be replaced itself.
+fn target(path: &Path) -> io::Result<PathBuf> {
     let found = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
         found => found?,
     };
     let target = if found.is_symlink() { path.canonicalize()? } else { path.to_owned() };
-    let found = target.metadata()?;
-    if found.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    match found.is_file() {
-        true => Ok(target),
-        false => Err(io::Error::other("it is no regular file: name a file")),
+    match target.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(target),
     }
 }
 
@@ -325,7 +325,9 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", path("device")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
         for name in ["device", "socket"] {
-            let error = Table::new(&path(name), 9).err().unwrap().to_string();
+            let error = Table::new(&path(name), 9).err().unwrap();
+            assert!(matches!(error, LogdError::Usage(_)), "{error}");
+            let error = error.to_string();
             assert!(error.contains("no regular file") && error.lines().count() == 1, "{error}");
         }
     }

@@ -7,7 +7,7 @@ use super::{
     faulty::{FAULTS, Fault},
     *,
 };
-use crate::disk::segment::format::name::Content;
+use crate::{disk::segment::format::name::Content, ship::destination::Trouble};
 
 const FIRST: (Stream, u64) = (STREAM, 0);
 
@@ -186,6 +186,26 @@ fn another_place_gets_all_segments_again() {
     assert_eq!([upload(&one, "s3://one/id"), upload(&one, "s3://one/id")], [2, 0]);
     assert_eq!(upload(&other, "s3://other/id"), 2);
     assert_eq!((objects(&one), recorded(directory).len()), (objects(&other), 2));
+}
+
+/// A directory on a file system that hangs.
+#[test]
+fn a_place_that_hangs_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    write_sealed(directory.path(), FIRST);
+    let (_hanging, hangs) = std::sync::mpsc::channel::<()>();
+    let hangs = std::sync::Mutex::new(hangs);
+    let connect = Arc::new(move || {
+        let _ = hangs.lock().unwrap().recv_timeout(10 * BOUNDS.answer_time);
+        Err(Trouble("it answered at last".to_owned()))
+    });
+    let place = "file:///mounted/id".to_owned();
+    let mut work = Work::new(directory.path(), (place, connect), BOUNDS).unwrap();
+    work.uploads.found(vec![waiting(0)]);
+    let since = Instant::now();
+    assert!(matches!(work.turn(), Turn::Failed(_)));
+    assert!(since.elapsed() < 5 * BOUNDS.answer_time, "{:?}", since.elapsed());
+    assert_eq!(work.uploads.errors.load(Ordering::Relaxed), 1);
 }
 
 #[test]
