@@ -635,7 +635,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::live::Care;
 
     /// Lines that were acknowledged went, with no retention asked for: a listing of many names had
     /// the index of a new segment and not its lines, which were made before it.
@@ -652,24 +651,6 @@ mod tests {
         find_unlisted(directory.path(), &mut all);
         let found: Vec<_> = all.values().map(|files| (files.has_plain, files.has_packed)).collect();
         assert_eq!(found, [(true, false), (false, true), (false, false), (false, false)]);
-    }
-
-    /// A crash between removing the lines and the record left it for ever, if the index stayed.
-    #[test]
-    fn a_record_without_lines_goes() {
-        let directory = tempfile::tempdir().unwrap();
-        let stream = Stream { content: Content::Lines, number: 0 };
-        let path = |serial, part| directory.path().join(stream.file(serial, part));
-        for (serial, part) in [(0, Part::Index), (1, Part::Data), (2, Part::Packed)] {
-            File::create(path(serial, part)).unwrap();
-            File::create(path(serial, Part::Uploaded)).unwrap();
-        }
-        let work = looks::Looks::new(directory.path(), Copies::default(), Care::default());
-        let found = work.find();
-        let is_uploaded: Vec<_> = found.values().map(|files| files.is_uploaded).collect();
-        assert_eq!(is_uploaded, [false, true, true]);
-        let records = [0, 1, 2].map(|serial| path(serial, Part::Uploaded).exists());
-        assert_eq!(records, [false, true, true]);
     }
 
     /// A seal that fails on a full disk is made when there is space again, and is no failure then. It was one for
