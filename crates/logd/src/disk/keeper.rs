@@ -434,16 +434,17 @@ impl Work {
                 Part::Torn | Part::Packing | Part::Uploaded => {}
             }
         }
+        find_unlisted(&self.directory, &mut all);
         for key in uploaded {
-            match all.get_mut(&key) {
+            match all.get_mut(&key).filter(|files| files.has_plain || files.has_packed) {
                 Some(files) => files.is_uploaded = true,
-                // The segment was removed while it was uploaded. Its record would look like a segment.
+                // The lines were removed while they were uploaded, or a crash came before their record was removed. It
+                // would look like a segment.
                 None => {
                     drop(fs::remove_file(self.directory.join(key.0.file(key.1, Part::Uploaded))))
                 }
             }
         }
-        find_unlisted(&self.directory, &mut all);
         Ok(all)
     }
 

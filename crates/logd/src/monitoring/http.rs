@@ -19,6 +19,7 @@ use ringwise_serve::ServeError;
 
 use crate::{
     clients::tokens::Tokens,
+    disk::keeper::NICENESS,
     error::LogdError,
     live::Live,
     monitoring::{log, monitor::Monitor},
@@ -54,8 +55,10 @@ const PARTING_TIME: Duration = Duration::from_millis(500);
 
 /// The most descriptors of clients that read lines, from the segments of so many streams.
 pub(crate) fn readers_descriptors(streams: u64) -> u64 {
-    // Beside the connection: a file of each stream, a listing, and for a search two files that are read ahead.
-    LIVE_MAX * (2 + streams) + SEARCHES_MAX * (4 + streams)
+    // A packed segment is open twice while it is unpacked.
+    const SEGMENT: u64 = 2;
+    // Beside the connection: a segment of each stream, a listing, and for a search two segments that are read ahead.
+    LIVE_MAX * (2 + SEGMENT * streams) + SEARCHES_MAX * (2 + SEGMENT * (streams + 2))
 }
 
 /// Starts to answer; returns the address. `live` has who may read lines.
@@ -229,6 +232,8 @@ impl Server {
     /// Sends lines for as long as the client wants. It gives up the place among requests that are soon answered.
     fn send(&self, stream: &TcpStream, wish: Wish, place: Place, has_body: bool) -> io::Result<()> {
         drop(place);
+        // Threads that take lines go first. The thread ends with its answer, and those that it starts inherit this.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
         let kind = if wish.is_live { live::KIND } else { search::KIND };
         let client = Client::begin(stream, &self.monitor, kind)?;
         match wish.is_live {

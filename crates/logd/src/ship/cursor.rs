@@ -10,8 +10,9 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -133,7 +134,9 @@ pub(crate) fn id(directory: &Path) -> Result<String, LogdError> {
 pub(crate) fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LogdError> {
     let part = directory.join(format!("{name}.part"));
     let path = directory.join(name);
-    let written = File::create(&part).and_then(|mut file| {
+    let mut new = OpenOptions::new();
+    let new = new.write(true).create(true).truncate(true).mode(0o640);
+    let written = new.open(&part).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });
@@ -170,12 +173,22 @@ fn parse(text: &str) -> Option<(String, BTreeMap<u32, u64>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     const NAMES: (&str, &str) = ("kafka logs", "kafka logs exactly-once");
 
     fn open(directory: &Path) -> Result<Cursor, LogdError> {
         Cursor::open(directory, NAMES)
+    }
+
+    #[test]
+    fn a_file_is_for_those_who_may_read_segments() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), NAME, b"text").unwrap();
+        let mode = fs::metadata(directory.path().join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7, 0, "{mode:o}");
     }
 
     #[test]

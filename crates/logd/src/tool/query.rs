@@ -111,6 +111,16 @@ impl QueryArgs {
         self.shown.print(piece, most, out)
     }
 
+    /// Prints the last lines of a piece, at most so many. Returns how many were left out before them.
+    pub(crate) fn print_last(
+        &self,
+        piece: &Piece<'_>,
+        most: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        self.shown.print_last(piece, most, out)
+    }
+
     /// Gives the stored lines to a printer, from so many threads. Returns the problems of the segments, a line each.
     pub(crate) fn search(
         &self,

@@ -11,7 +11,7 @@ use ringwise_measure::quantity;
 use crate::disk::segment::{
     format::record::{Origin, StoredPart},
     now_ms,
-    reading::cursor::{Choice, Piece, first_lines},
+    reading::cursor::{Choice, Piece, after_lines, first_lines},
 };
 
 /// What is shown of stored lines. Without any of it: all lines, as they came.
@@ -69,16 +69,45 @@ impl Shown {
         most: u64,
         out: &mut impl Write,
     ) -> io::Result<u64> {
-        let count = piece.line_count.min(most);
+        self.print_after(piece, 0, most, out)
+    }
+
+    /// Prints the last lines, at most so many. Returns how many were left out before them.
+    pub(super) fn print_last(
+        &self,
+        piece: &Piece<'_>,
+        most: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        let left_out = piece.line_count.saturating_sub(most);
+        self.print_after(piece, left_out, most, out)?;
+        Ok(left_out)
+    }
+
+    /// Prints lines after so many, at most `most`. Returns how many.
+    fn print_after(
+        &self,
+        piece: &Piece<'_>,
+        mut before: u64,
+        most: u64,
+        out: &mut impl Write,
+    ) -> io::Result<u64> {
+        let wanted = piece.line_count.saturating_sub(before);
+        let count = wanted.min(most);
         if !self.with_origin {
-            let lines = if count < most { piece.lines() } else { first_lines(piece.lines(), most) };
-            out.write_all(lines)?;
+            let lines = after_lines(piece.lines(), before);
+            out.write_all(if count < wanted { first_lines(lines, most) } else { lines })?;
             return Ok(count);
         }
         let mut left = count;
-        for (part, lines, _) in piece.parts() {
+        for (part, lines, line_count) in piece.parts() {
+            let skipped = before.min(line_count);
+            before -= skipped;
+            if skipped == line_count {
+                continue;
+            }
             let head = head(part.time_ms, part.origin.as_ref());
-            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            for line in after_lines(lines, skipped).split_inclusive(|byte| *byte == b'\n') {
                 let Some(after) = left.checked_sub(1) else { return Ok(count) };
                 left = after;
                 out.write_all(head.as_bytes())?;
@@ -186,6 +215,30 @@ mod tests {
         assert!(!peer("10.0.0.1:6").unwrap().is(from) && !peer("10.0.0.2").unwrap().is(from));
         assert!(peer("10.0.0.1").unwrap().is("[::ffff:10.0.0.1]:7".parse().unwrap()));
         assert!(peer("web").is_err());
+    }
+
+    #[test]
+    fn the_last_lines_are_printed_and_no_others_formatted() {
+        let part =
+            |lines: u64, time_ms| StoredPart { lines, bytes: 2 * lines, time_ms, origin: None };
+        let parts = || vec![part(1 << 20, 7), part(1, 8), part(2, 9)];
+        let count = (1 << 20) + 3;
+        let piece = Piece::selected(7, (count, Vec::new()), parts(), b"1\n".repeat(count as usize));
+        let print = |with_origin: bool, most: u64| {
+            let mut out = Vec::new();
+            let shown = Shown { with_origin, ..Shown::default() };
+            assert_eq!(
+                shown.print_last(&piece, most, &mut out).unwrap(),
+                count.saturating_sub(most)
+            );
+            String::from_utf8(out).unwrap()
+        };
+        let object = |time_ms: u64| format!("{{\"time_ms\":{time_ms},\"line\":1}}\n");
+        assert_eq!(print(true, 2), object(9).repeat(2));
+        assert_eq!(print(true, 4), [object(7), object(8), object(9).repeat(2)].concat());
+        assert_eq!(print(true, 200).lines().count(), 200);
+        assert_eq!(print(false, 200), "1\n".repeat(200));
+        assert_eq!(print(false, count + 1).len() as u64, 2 * count);
     }
 
     #[test]

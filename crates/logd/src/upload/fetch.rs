@@ -5,8 +5,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -196,7 +197,9 @@ async fn write_lines(
     part: &Path,
 ) -> Result<Option<u64>, Trouble> {
     let of_part = |error| failed(part.to_owned(), error);
-    let mut file = File::create(part).map_err(of_part)?;
+    let mut new = OpenOptions::new();
+    let new = new.write(true).create(true).truncate(true).mode(0o640);
+    let mut file = new.open(part).map_err(of_part)?;
     let key = key(segment, Part::Packed);
     let size = remote.check(&key, scan, |bytes| file.write_all(bytes).map_err(of_part)).await?;
     file.sync_all().map_err(of_part)?;

@@ -23,7 +23,8 @@ pub(crate) struct Place {
 }
 
 /// Makes a store of what it needs, as often as it is called.
-pub(super) type Connect = Box<dyn Fn() -> Result<Arc<dyn ObjectStore>, Trouble> + Send>;
+/// It may hang with the file system of a directory.
+pub(super) type Connect = Arc<dyn Fn() -> Result<Arc<dyn ObjectStore>, Trouble> + Send + Sync>;
 
 /// Reads the value of an option.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
@@ -69,12 +70,12 @@ impl Place {
         if self.url.scheme() != "file" {
             let (store, prefix) = cloud(&self.url)?;
             let store = below(store, prefix, id);
-            return Ok(Box::new(move || Ok(store.clone())));
+            return Ok(Arc::new(move || Ok(store.clone())));
         }
         let no_path = |()| Trouble(format!("{self} is no path of a directory"));
         let directory = self.url.to_file_path().map_err(no_path)?;
         let id = id.map(str::to_owned);
-        Ok(Box::new(move || {
+        Ok(Arc::new(move || {
             if !directory.is_dir() {
                 let directory = directory.display();
                 return Err(Trouble(format!("{directory} is no directory: make it, or mount it")));

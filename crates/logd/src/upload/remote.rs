@@ -43,6 +43,19 @@ impl Default for Bounds {
     }
 }
 
+impl Bounds {
+    /// Waits for an answer, but not for ever.
+    pub(super) async fn within<T, E: Display>(
+        &self,
+        request: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.answer_time, request).await {
+            Ok(answer) => answer.map_err(told),
+            Err(_) => Err(Trouble(format!("no answer within {:?}", self.answer_time))),
+        }
+    }
+}
+
 /// A store that may be far away.
 pub(super) struct Remote {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -52,17 +65,6 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Waits for an answer, but not for ever.
-    async fn within<T, E: Display>(
-        &self,
-        request: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.bounds.answer_time, request).await {
-            Ok(answer) => answer.map_err(told),
-            Err(_) => Err(Trouble(format!("no answer within {:?}", self.bounds.answer_time))),
-        }
-    }
-
     fn go_on(&self) -> Result<(), Trouble> {
         match self.end.load(Ordering::Relaxed) {
             true => Err(Trouble("logd ends".to_owned())),
@@ -78,7 +80,7 @@ impl Remote {
                 found => found.map(|meta| Some(meta.size)),
             }
         };
-        self.within(found).await
+        self.bounds.within(found).await
     }
 
     /// Reads an object of this size, in order.
@@ -92,7 +94,7 @@ impl Remote {
         while at < size {
             self.go_on()?;
             let end = size.min(at + self.bounds.part_bytes);
-            let bytes = self.within(self.store.get_range(key, at..end)).await?;
+            let bytes = self.bounds.within(self.store.get_range(key, at..end)).await?;
             if bytes.len() as u64 != end - at {
                 let (count, wanted) = (bytes.len(), end - at);
                 return Err(Trouble(format!("{key}: the store gave {count} bytes of {wanted}")));
@@ -137,7 +139,7 @@ impl Remote {
 
     /// Writes an object that fits into memory.
     pub(super) async fn put(&self, key: &Path, bytes: Vec<u8>) -> Result<(), Trouble> {
-        self.within(self.store.put(key, bytes.into())).await.map(drop)
+        self.bounds.within(self.store.put(key, bytes.into())).await.map(drop)
     }
 
     /// Writes an object of about this size, in parts if it is larger than one. `next` returns its bytes, or nothing at
@@ -157,16 +159,16 @@ impl Remote {
             while let Some(bytes) = next()? {
                 self.go_on()?;
                 sent += bytes.len() as u64;
-                self.within(writer.put(bytes.into())).await?;
+                self.bounds.within(writer.put(bytes.into())).await?;
             }
             Ok(())
         };
         if let Err(trouble) = filled.await {
             // The store keeps the parts if this fails. A rule of the bucket removes them.
-            let _ = self.within(writer.abort()).await;
+            let _ = self.bounds.within(writer.abort()).await;
             return Err(trouble);
         }
-        self.within(writer.shutdown()).await?;
+        self.bounds.within(writer.shutdown()).await?;
         Ok(sent)
     }
 }

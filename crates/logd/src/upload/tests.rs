@@ -46,7 +46,7 @@ fn work(directory: &Path, store: &Arc<Faulty>) -> Work {
 
 fn work_at(directory: &Path, store: &Arc<Faulty>, place: &str) -> Work {
     let store: Arc<dyn ObjectStore> = store.clone();
-    let connect = Box::new(move || Ok(store.clone()));
+    let connect = Arc::new(move || Ok(store.clone()));
     Work::new(directory, (place.to_owned(), connect), BOUNDS).unwrap()
 }
 

@@ -218,7 +218,10 @@ impl Work {
     }
 
     fn upload(&self, segment: Segment) -> Result<Copied, Trouble> {
-        let store = (self.connect)()?;
+        let connect = self.connect.clone();
+        let connecting =
+            async { self.bounds.within(tokio::task::spawn_blocking(move || connect())).await };
+        let store = self.runtime.block_on(connecting)??;
         let remote = Remote { store, bounds: self.bounds, end: self.end.clone() };
         let copied = self.runtime.block_on(copy(&remote, &self.directory, segment))?;
         if let Copied::Done(_) | Copied::Empty = copied {

@@ -227,7 +227,8 @@ fn descriptors_are_kept_for_all_that_is_no_connection() {
     const WAITING: usize = 16;
     const ENDED_EACH: usize = 2;
     const REQUESTS: usize = 16 + 16 + 1;
-    /// Clients that follow lines, and searches. Each reads a file of each stream, and a search two more ahead.
+    /// Clients that follow lines, and searches. Each reads a segment of each stream, which has two descriptors if it
+    /// is packed, and a search two more ahead.
     const FOLLOWERS: usize = 8;
     const SEARCHES: usize = 2;
     for threads in [1, 4] {
@@ -250,7 +251,7 @@ fn descriptors_are_kept_for_all_that_is_no_connection() {
             // When no other segments wait than the two of each thread that are begun.
             wait_until("enough descriptors are kept", || {
                 let own = daemon.open_descriptors();
-                let readers = FOLLOWERS * (2 + threads) + SEARCHES * (4 + threads);
+                let readers = FOLLOWERS * (2 + 2 * threads) + SEARCHES * (6 + 2 * threads);
                 let needed = own + 2 * (WAITING + ENDED_EACH * threads) + REQUESTS + readers;
                 println!("{engine}: {own} open, {needed} at most, {kept} kept");
                 needed as u64 <= kept

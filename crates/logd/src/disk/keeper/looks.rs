@@ -41,3 +41,21 @@ impl Looks {
         }
     }
 }
+
+/// A crash between removing the lines and the record left it for ever, if the index stayed.
+#[test]
+fn a_record_without_lines_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let stream = Stream { content: Content::Lines, number: 0 };
+    let path = |serial, part| directory.path().join(stream.file(serial, part));
+    for (serial, part) in [(0, Part::Index), (1, Part::Data), (2, Part::Packed)] {
+        File::create(path(serial, part)).unwrap();
+        File::create(path(serial, Part::Uploaded)).unwrap();
+    }
+    let looks = Looks::new(directory.path(), Copies::default(), Care::default());
+    let found = looks.work.find().unwrap();
+    let is_uploaded: Vec<_> = found.values().map(|files| files.is_uploaded).collect();
+    assert_eq!(is_uploaded, [false, true, true]);
+    let records = [0, 1, 2].map(|serial| path(serial, Part::Uploaded).exists());
+    assert_eq!(records, [false, true, true]);
+}

@@ -69,11 +69,10 @@ struct Newest {
 }
 
 impl Newest {
-    /// Takes lines, and drops older ones if there are too many.
-    fn take(&mut self, text: &[u8], count: u64) {
-        let surplus = (count as usize).saturating_sub(LINES_MAX);
-        self.left_out += surplus as u64;
-        for line in text.split_inclusive(|byte| *byte == b'\n').skip(surplus) {
+    /// Takes lines, before which so many were left out, and drops older ones if there are too many.
+    fn take(&mut self, text: &[u8], left_out: u64) {
+        self.left_out += left_out;
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
             self.bytes += line.len();
             self.lines.push_back(line.to_vec());
             while self.lines.len() > LINES_MAX || self.bytes > BYTES_MAX {
@@ -105,8 +104,9 @@ impl Newest {
 impl Printer for Events<'_> {
     fn print(&mut self, _stream: Stream, piece: &Piece<'_>) -> io::Result<ControlFlow<()>> {
         let mut text = Vec::new();
-        let count = self.args.print(piece, u64::MAX, &mut text)?;
-        self.newest.take(&text, count);
+        // A batch may have millions of lines: as objects they would be a hundred times as large.
+        let left_out = self.args.print_last(piece, LINES_MAX as u64, &mut text)?;
+        self.newest.take(&text, left_out);
         Ok(ControlFlow::Continue(()))
     }
 
@@ -146,12 +146,12 @@ mod tests {
     #[test]
     fn the_newest_lines_are_sent_and_the_others_counted() {
         let mut newest = Newest::default();
-        newest.take(b"1\n{\"a\":\r2}\n", 2);
+        newest.take(b"1\n{\"a\":\r2}\n", 0);
         assert_eq!(text(&mut newest), "data: 1\n\ndata: {\"a\": 2}\n\n");
         assert_eq!(text(&mut newest), "");
         let lines = |range: Range<usize>| range.map(|n| format!("{n}\n")).collect::<String>();
-        newest.take(lines(0..1000).as_bytes(), 1000);
-        newest.take(lines(1000..1007).as_bytes(), 7);
+        newest.take(lines(800..1000).as_bytes(), 800);
+        newest.take(lines(1000..1007).as_bytes(), 0);
         let sent = text(&mut newest);
         assert!(sent.starts_with("event: left-out\ndata: 807\n\ndata: 807\n\n"), "{sent}");
         assert!(sent.ends_with("data: 1006\n\n"), "{sent}");
@@ -162,9 +162,9 @@ mod tests {
     fn a_line_that_is_too_large_to_show_is_left_out() {
         let mut newest = Newest::default();
         let line = [vec![b'1'; BYTES_MAX], b"\n".to_vec()].concat();
-        newest.take(&line, 1);
+        newest.take(&line, 0);
         assert_eq!(text(&mut newest), "event: left-out\ndata: 1\n\n");
-        newest.take(b"2\n", 1);
+        newest.take(b"2\n", 0);
         assert_eq!(text(&mut newest), "data: 2\n\n");
     }
 }

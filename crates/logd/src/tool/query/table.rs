@@ -44,7 +44,7 @@ const SCHEMA: &str = "message lines {
     required binary line (string);
 }";
 
-/// A row group has so many rows, or so many bytes of lines and a batch.
+/// A row group has so many rows, or so many bytes of lines and a line.
 const ROWS_MAX: usize = 128 << 10;
 const BYTES_MAX: usize = 32 << 20;
 
@@ -63,19 +63,21 @@ pub(super) struct Table {
 impl Table {
     /// Begins a file, to which at most so many lines are written.
     pub(super) fn new(path: &Path, lines_max: u64) -> Result<Table, LogdError> {
-        let failed = |error: &io::Error| LogdError::on(path, error).of("--output parquet");
-        let is_directory = path.is_dir();
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let made = match is_directory {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            // With the permissions of any other new file.
-            false => tempfile::Builder::new()
-                .prefix(".ringwise-")
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(directory.unwrap_or(Path::new("."))),
-        };
-        let file = BufWriter::new(made.map_err(|error| failed(&error))?);
-        let (path, rows) = (path.to_owned(), Rows::default());
+        let failed = |error: io::Error| LogdError::on(path, &error).of("--output parquet");
+        let target = target(path).map_err(failed)?;
+        if target.exists() && !target.is_file() {
+            let text = "it is no regular file: name a file";
+            let path = path.display();
+            return Err(LogdError::Usage(format!("--output parquet {path}: {text}")));
+        }
+        let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let made = tempfile::Builder::new()
+            .prefix(".ringwise-")
+            // Those of any other new file.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory.unwrap_or(Path::new(".")));
+        let file = BufWriter::new(made.map_err(failed)?);
+        let (path, rows) = (target, Rows::default());
         let writer = open(file).map_err(|error| wrong(&path, &error))?;
         Ok(Table { path, writer, rows, left: lines_max, count: 0, failure: None })
     }
@@ -101,6 +103,19 @@ impl Table {
             let written = rows.write(&mut self.writer);
             self.failure = written.err().map(|error| wrong(&self.path, &error));
         }
+    }
+}
+
+/// Returns the name that the file gets: that of what a symbolic link points to, which would be replaced itself.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
+        found => found?,
+    };
+    let target = if found.is_symlink() { path.canonicalize()? } else { path.to_owned() };
+    match target.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(target),
     }
 }
 
@@ -131,7 +146,7 @@ impl Printer for Table {
             let (peer, tenant) =
                 (peer.as_deref().map(ByteArray::from), tenant.map(ByteArray::from));
             for (line, number) in lines.split_inclusive(|byte| *byte == b'\n').zip(&mut numbers) {
-                if self.left == 0 {
+                if self.left == 0 || self.failure.is_some() {
                     break;
                 }
                 self.left -= 1;
@@ -142,10 +157,10 @@ impl Printer for Table {
                 self.rows.peers.push(peer.clone());
                 self.rows.tenants.push(tenant.clone());
                 self.rows.push_line(line.strip_suffix(b"\n").unwrap_or(line));
+                if self.rows.len() >= ROWS_MAX || self.rows.text.len() >= BYTES_MAX {
+                    self.write_rows();
+                }
             }
-        }
-        if self.rows.len() >= ROWS_MAX || self.rows.text.len() >= BYTES_MAX {
-            self.write_rows();
         }
         let goes_on = self.left > 0 && self.failure.is_none();
         Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -283,6 +298,37 @@ mod tests {
                 (time_ms == 7).then_some("web")
             );
             assert_eq!(row.get_string(5).unwrap(), line);
+        }
+    }
+
+    #[test]
+    fn a_batch_of_many_lines_is_more_than_a_group() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut table = Table::new(&directory.path().join("lines.parquet"), u64::MAX).unwrap();
+        let count = 3 * ROWS_MAX as u64 + 1;
+        let parts = vec![part(count, 2 * count, 7, None)];
+        let numbers = (0..count).collect();
+        let piece = Piece::selected(0, (count, numbers), parts, b"1\n".repeat(count as usize));
+        assert!(table.print(STREAM, &piece).unwrap().is_continue());
+        assert_eq!((table.rows.len(), table.count), (1, count));
+    }
+
+    #[test]
+    fn only_a_regular_file_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("file"), "from before").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        Table::new(&path("link"), 9).unwrap().finish().unwrap();
+        assert!(path("link").symlink_metadata().unwrap().is_symlink());
+        assert!(std::fs::read(path("file")).unwrap().starts_with(b"PAR1"));
+        std::os::unix::fs::symlink("/dev/null", path("device")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for name in ["device", "socket"] {
+            let error = Table::new(&path(name), 9).err().unwrap();
+            assert!(matches!(error, LogdError::Usage(_)), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("no regular file") && error.lines().count() == 1, "{error}");
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     faulty::{FAULTS, Fault},
     *,
 };
-use crate::disk::segment::format::name::Content;
+use crate::{disk::segment::format::name::Content, ship::destination::Trouble};
 
 const FIRST: (Stream, u64) = (STREAM, 0);
 
@@ -188,6 +188,26 @@ fn another_place_gets_all_segments_again() {
     assert_eq!((objects(&one), recorded(directory).len()), (objects(&other), 2));
 }
 
+/// A directory on a file system that hangs.
+#[test]
+fn a_place_that_hangs_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    write_sealed(directory.path(), FIRST);
+    let (_hanging, hangs) = std::sync::mpsc::channel::<()>();
+    let hangs = std::sync::Mutex::new(hangs);
+    let connect = Arc::new(move || {
+        let _ = hangs.lock().unwrap().recv_timeout(10 * BOUNDS.answer_time);
+        Err(Trouble("it answered at last".to_owned()))
+    });
+    let place = "file:///mounted/id".to_owned();
+    let mut work = Work::new(directory.path(), (place, connect), BOUNDS).unwrap();
+    work.uploads.found(vec![waiting(0)]);
+    let since = Instant::now();
+    assert!(matches!(work.turn(), Turn::Failed(_)));
+    assert!(since.elapsed() < 5 * BOUNDS.answer_time, "{:?}", since.elapsed());
+    assert_eq!(work.uploads.errors.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn the_end_does_not_wait_for_a_store_that_hangs() {
     let directory = tempfile::tempdir().unwrap();
@@ -196,7 +216,7 @@ fn the_end_does_not_wait_for_a_store_that_hangs() {
     store.fails(|_, _| Some(Fault::Hangs));
     let shared: Arc<dyn ObjectStore> = store.clone();
     let bounds = Bounds { answer_time: Duration::from_secs(60), ..BOUNDS };
-    let connect = Box::new(move || Ok(shared.clone()));
+    let connect = Arc::new(move || Ok(shared.clone()));
     let work = Work::new(directory.path(), ("memory:///id".to_owned(), connect), bounds).unwrap();
     work.uploads.found(vec![waiting(0)]);
     let uploader = Uploader::start(work).unwrap();

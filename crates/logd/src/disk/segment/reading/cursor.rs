@@ -137,7 +137,7 @@ impl Piece<'_> {
 }
 
 /// Returns the bytes after the first `count` lines.
-fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
+pub(crate) fn after_lines(bytes: &[u8], count: u64) -> &[u8] {
     &bytes[first_lines(bytes, count).len()..]
 }
 

@@ -148,9 +148,12 @@ async function refresh() {
   // Who reads a table by keys stays there.
   if (document.hidden || at('figures').contains(document.activeElement)) return;
   try {
-    const text = await (await fetch('/', {cache: 'no-store'})).text();
-    const fresh = new DOMParser().parseFromString(text, 'text/html');
-    for (const id of ['status', 'figures']) at(id).replaceWith(fresh.getElementById(id));
+    const response = await fetch('/', {cache: 'no-store'});
+    if (!response.ok) throw new Error(response.statusText);
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
+    const elements = ['status', 'figures'].map(id => fresh.getElementById(id));
+    if (!elements.every(element => element)) throw new Error('another page');
+    for (const element of elements) at(element.id).replaceWith(element);
     document.body.classList.remove('old');
   } catch {
     document.body.classList.add('old');
