@@ -132,8 +132,10 @@ fn a_token_says_more_than_a_certificate_for_all_lines() {
     assert_eq!(pair.ask(b"LOGD 1 token=web-token-0123456789abcdef\n"), "H 1 durable\n");
     pair.ask(b"1\n");
     pair.ask(b"2\n");
-    let tenants: Vec<_> =
+    // One part, or two if the lines come in different milliseconds.
+    let mut tenants: Vec<_> =
         pair.desk.batch.parts.iter().map(|part| part.origin.tenant.as_deref()).collect();
+    tenants.dedup();
     assert_eq!(tenants, [Some("web")]);
     let mut pair = Pair::of(Some("fleet"));
     pair.ask(b"1\n");
