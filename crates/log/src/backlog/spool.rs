@@ -78,7 +78,7 @@ impl Spool {
 #[derive(Debug)]
 pub(crate) struct Files {
     directory: PathBuf,
-    _lock: File,
+    _lock: lock::Lock,
     limit: u64,
     is_synced: bool,
     segments: VecDeque<Segment>,

@@ -29,7 +29,7 @@ fn rest(files: &mut Files) -> Vec<u64> {
 /// Ends as a killed program does: nothing is written any more.
 fn kill(files: Files) {
     let Files { _lock: lock, .. } = &files;
-    let lock = lock.try_clone().unwrap();
+    let lock = lock.0.try_clone().unwrap();
     std::mem::forget(files);
     #[cfg(unix)]
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
@@ -78,6 +78,18 @@ fn a_directory_has_one_client() {
     assert!(matches!(error, SetupError::SpoolInUse(_)), "{error}");
     drop(files);
     open(directory.path(), 1 << 20).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_child_that_was_just_forked_keeps_no_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = open(directory.path(), 1 << 20).unwrap();
+    // What fork(2) leaves in the child until it calls execve(2).
+    let descriptor_of_child = files._lock.0.try_clone().unwrap();
+    drop(files);
+    open(directory.path(), 1 << 20).unwrap();
+    drop(descriptor_of_child);
 }
 
 #[test]
