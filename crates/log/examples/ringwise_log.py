@@ -46,6 +46,7 @@ class Client:
         self._bytes = 0
         self._sent = 0  # how many of them this connection has sent
         self._before = None  # the daemon's number of the last line before them
+        self._directory = ""  # the daemon's directory that numbers so
         self._ended = False
         self._changed = threading.Condition()
         self._wake, self._woken = socket.socketpair()
@@ -158,8 +159,8 @@ class Client:
             if kind == "E" and rest.startswith("1 "):
                 raise Refused(rest[2:])
             if kind == "H" and not self._is_greeted:
-                _, _, stored = rest.removeprefix("1 ").partition(" ")
-                self._greeted(int(stored) if self.name else 0)
+                stored, directory = (rest.split(" ") + ["", ""])[2:4]  # after the version and the guarantee
+                self._greeted(int(stored) if self.name else 0, directory)
             elif kind == "A" and self._is_greeted:
                 self._acknowledge(int(rest))
             elif kind == "N" and self._is_greeted:
@@ -181,8 +182,10 @@ class Client:
         self.failure, self._ended = failure, True
         self._changed.notify_all()
 
-    def _greeted(self, stored):
-        if not self.name or self._before is None or stored < self._before:
+    def _greeted(self, stored, directory):
+        is_other = self._directory != directory
+        self._directory = directory
+        if not self.name or self._before is None or is_other or stored < self._before:
             self._before = stored  # numbers begin here; a daemon that forgot lines begins again
         elif stored > self._before + self._sent:
             raise NameShared(f"another program sends as {self.name}")

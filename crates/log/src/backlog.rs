@@ -2,7 +2,7 @@
 //!
 //! Lines have numbers of the client's own here, from 1. Three places move forward: the last line that was taken,
 //! the last one that was given out to be sent, and the last one that is acknowledged, which is removed. A new
-//! connection sets the second back to the third. The session knows what the daemon's numbers are.
+//! connection sets the second back to the third. What the daemon's numbers mean is kept here too, for later programs.
 
 use std::io;
 
@@ -13,6 +13,22 @@ pub(crate) mod spool;
 
 pub(crate) use memory::Memory;
 pub(crate) use places::{Places, PushError};
+
+/// What the daemon's numbers of a name mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbering {
+    /// By how much they are greater than the client's own.
+    pub(crate) offset: i128,
+    /// The daemon's directory that counts so; empty if the daemon did not tell.
+    pub(crate) directory: String,
+}
+
+impl Numbering {
+    /// Whether another directory counts otherwise.
+    pub(crate) fn is_of_another(&self, directory: &str) -> bool {
+        !self.directory.is_empty() && !directory.is_empty() && self.directory != directory
+    }
+}
 
 /// Where they are kept.
 #[derive(Debug)]
@@ -90,12 +106,12 @@ impl Backlog {
         }
     }
 
-    /// By how much the daemon's numbers were greater at the last connection of an earlier program.
-    pub(crate) fn offset(&self) -> Option<i128> {
+    /// What the daemon's numbers meant at the last connection of an earlier program.
+    pub(crate) fn numbering(&self) -> Option<Numbering> {
         match self {
             Backlog::Memory(_) => None,
             #[cfg(feature = "spool")]
-            Backlog::Spool(files) => files.offset(),
+            Backlog::Spool(files) => files.numbering(),
         }
     }
 
@@ -104,14 +120,14 @@ impl Backlog {
     /// # Errors
     ///
     /// A spool that cannot be written.
-    pub(crate) fn keep_offset(&mut self, offset: i128) -> io::Result<()> {
+    pub(crate) fn keep_numbering(&mut self, numbering: &Numbering) -> io::Result<()> {
         match self {
             Backlog::Memory(_) => {
-                let _ = offset;
+                let _ = numbering;
                 Ok(())
             }
             #[cfg(feature = "spool")]
-            Backlog::Spool(files) => files.keep_offset(offset),
+            Backlog::Spool(files) => files.keep_numbering(numbering),
         }
     }
 

@@ -29,8 +29,14 @@ pub enum Event {
         /// The daemon's word for the reason, as `syntax` or `too-long`.
         reason: String,
     },
-    /// The daemon no longer has so many lines that it had acknowledged: its directory is new, or it stores with
-    /// `--ack written` and its machine lost power.
+    /// The daemon stores in another directory than before: its own is new, or this is another daemon. Lines that were
+    /// not acknowledged are sent to it, also those that are perhaps in the other directory.
+    Moved {
+        /// How many.
+        lines: u64,
+    },
+    /// The daemon no longer has so many lines that it had acknowledged: it stores with `--ack written` and its machine
+    /// lost power, or its directory was restored from a copy.
     Forgotten {
         /// How many.
         lines: u64,

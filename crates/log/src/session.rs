@@ -1,9 +1,10 @@
 //! The rules of a client, without any I/O: lines and the daemon's answers go in, bytes to send and events come out.
 //!
 //! A session outlives its connections. After each greeting the daemon says how many lines of the client's name are
-//! stored; the session drops these and sends the rest again. The daemon numbers the lines of a name for good, and the
-//! session numbers those that it took from 1, so it keeps the difference (`offset`). Without a name the daemon counts
-//! each connection's lines from 1.
+//! stored; the session drops these and sends the rest again. A daemon's directory numbers the lines of a name for good,
+//! and the session numbers those that it took from 1, so it keeps the difference and the directory (`Numbering`).
+//! Another directory's numbers say nothing about the lines that are waiting. Without a name the daemon counts each
+//! connection's lines from 1.
 //!
 //! An answer that cannot be true ends the connection with [`Failure::Protocol`]. The session neither waits nor pauses:
 //! the driver does.
@@ -11,7 +12,7 @@
 use std::{io, sync::Arc};
 
 use crate::{
-    backlog::{Backlog, Places, PushError},
+    backlog::{Backlog, Numbering, Places, PushError},
     error::Failure,
     event::{Event, Stats},
 };
@@ -49,8 +50,8 @@ pub(crate) struct Session {
     backlog: Backlog,
     phase: Phase,
     answers: Answers,
-    /// By how much the daemon's numbers are greater than the session's.
-    offset: Option<i128>,
+    /// What the daemon's numbers mean.
+    numbering: Option<Numbering>,
     /// Whether the daemon has greeted this session before.
     is_known: bool,
     /// The last line that was sent on any connection; at the start, the last line that an earlier program left.
@@ -63,10 +64,10 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(greeting: Greeting, backlog: Backlog) -> Session {
-        let (offset, highest) = (backlog.offset(), backlog.places().last);
+        let (numbering, highest) = (backlog.numbering(), backlog.places().last);
         Session {
             greeting,
-            offset,
+            numbering,
             highest,
             backlog,
             phase: Phase::Away,
@@ -194,11 +195,12 @@ impl Session {
 
     fn answer(&mut self, answer: Answer) -> Result<(), Failure> {
         match (answer, self.phase) {
-            (Answer::Hello { stored }, Phase::Greeted) => {
+            (Answer::Hello { stored, directory }, Phase::Greeted) => {
                 match (stored, self.greeting.has_name) {
-                    (Some(stored), true) => self.join(stored)?,
+                    (Some(stored), true) => self.join(stored, directory)?,
                     (None, false) => {
-                        self.offset = Some(-i128::from(self.backlog.places().acknowledged));
+                        let offset = -i128::from(self.backlog.places().acknowledged);
+                        self.numbering = Some(Numbering { offset, directory });
                     }
                     (Some(_), false) => {
                         return Err(strange(b"a number for a client without a name"));
@@ -230,12 +232,17 @@ impl Session {
         }
     }
 
-    /// The daemon has so many lines of the name.
-    fn join(&mut self, stored: u64) -> Result<(), Failure> {
+    /// The daemon has so many lines of the name in its directory, whose name is empty if it told none.
+    fn join(&mut self, stored: u64, directory: String) -> Result<(), Failure> {
+        if self.numbering.as_ref().is_some_and(|numbering| numbering.is_of_another(&directory)) {
+            self.numbering = None;
+            self.events.push(Event::Moved { lines: self.backlog.places().waiting() });
+        }
         let stored = i128::from(stored);
         let Places { acknowledged, .. } = self.backlog.places();
-        // On a first connection all lines are new; an earlier program sent at most what it left.
-        let offset = self.offset.unwrap_or(stored - i128::from(acknowledged));
+        // For a directory that is new to the client all lines are new; an earlier program sent at most what it left.
+        let known = self.numbering.as_ref().map(|numbering| numbering.offset);
+        let offset = known.unwrap_or(stored - i128::from(acknowledged));
         let line = stored - offset;
         let (least, most) = (i128::from(acknowledged), i128::from(self.highest));
         let offset = if line < least {
@@ -253,15 +260,17 @@ impl Session {
             self.stats.settled_lines += self.acknowledge(self.highest)?;
             stored - most
         };
+        let numbering = Numbering { offset, directory };
         // Before a line is sent under it.
-        self.backlog.keep_offset(offset).map_err(spool)?;
-        self.offset = Some(offset);
+        self.backlog.keep_numbering(&numbering).map_err(spool)?;
+        self.numbering = Some(numbering);
         Ok(())
     }
 
     /// The line that the daemon means by a number, if it was sent.
     fn sent_line(&self, number: u64, answer: &str) -> Result<u64, Failure> {
-        let line = i128::from(number) - self.offset.unwrap_or_default();
+        let offset = self.numbering.as_ref().map_or(0, |numbering| numbering.offset);
+        let line = i128::from(number) - offset;
         match u64::try_from(line) {
             Ok(line) if line <= self.backlog.places().sent => Ok(line),
             _ => Err(strange(format!("{answer} {number} for what was not sent").as_bytes())),

@@ -61,6 +61,14 @@ impl Mortal {
         self.daemon = Some(self.launch().unwrap());
     }
 
+    /// Another daemon with that directory takes its place, as behind a load balancer; returns the former directory.
+    fn replace(&mut self, directory: PathBuf) -> PathBuf {
+        self.kill();
+        let former = std::mem::replace(&mut self.directory, directory);
+        self.daemon = Some(self.launch().unwrap());
+        former
+    }
+
     fn end(mut self) -> Vec<String> {
         self.daemon.take().unwrap().end();
         cat(&[], &self.directory)
@@ -155,6 +163,50 @@ fn lines_of_tasks_are_stored_once_while_the_daemon_is_killed() {
     }
 }
 
+/// Each line is in one of the directories, or in both.
+#[track_caller]
+fn none_is_lost(mortal: Mortal, other: &Path) {
+    let mut found = mortal.end();
+    found.append(&mut cat(&[], other));
+    found.sort();
+    found.dedup();
+    let mut expected: Vec<_> = (0..LINES).map(line).collect();
+    expected.sort();
+    assert_eq!(found.len(), LINES);
+    assert!(found == expected);
+}
+
+#[test]
+fn a_client_that_comes_to_another_daemon_and_back_loses_nothing() {
+    for engine in ENGINES {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let Some(mut mortal) = Mortal::start(engine, directories[0].path()) else { continue };
+        let moves = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&moves);
+        let client = mortal.client("moved").memory(2 << 20).on_event(move |event| {
+            *counted.lock().unwrap() += usize::from(matches!(event, Event::Moved { .. }));
+        });
+        let client = client.start().unwrap();
+        let sender = client.clone();
+        let sending = std::thread::spawn(move || {
+            for number in 0..LINES {
+                sender.send(line(number)).unwrap();
+            }
+        });
+        let rounds = 2 * rounds();
+        let mut other = directories[1].path().to_owned();
+        for round in 1..=rounds {
+            let upto = (LINES * round / (rounds + 1)) as u64;
+            wait_until("lines are acknowledged", || client.stats().acknowledged_lines >= upto);
+            other = mortal.replace(other);
+        }
+        sending.join().unwrap();
+        client.close(PATIENCE).unwrap();
+        assert_eq!((*moves.lock().unwrap(), client.stats().forgotten_lines), (rounds, 0));
+        none_is_lost(mortal, &other);
+    }
+}
+
 /// The script of the client in Python; nothing where there is no Python.
 fn python() -> Option<PathBuf> {
     let text = "import ssl, sys; sys.exit(sys.version_info < (3, 9))";
@@ -195,6 +247,33 @@ fn lines_of_the_client_in_python_are_stored_once_while_the_daemon_is_killed() {
         assert!(output.status.success(), "{told}");
         assert_eq!(told, "rejected (syntax): no JSON\n");
         same(&mortal.end(), (0..LINES).map(line));
+    }
+}
+
+#[test]
+fn the_client_in_python_comes_to_another_daemon_and_back_and_loses_nothing() {
+    let Some(script) = python() else { return };
+    for engine in ENGINES {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let Some(mut mortal) = Mortal::start(engine, directories[0].path()) else { continue };
+        let mut command = Command::new("python3");
+        command.arg(&script).arg(mortal.address.to_string()).arg("python");
+        let mut client = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = client.stdin.take().unwrap();
+        let mut other = directories[1].path().to_owned();
+        let parts = 2 * rounds() + 1;
+        for part in 0..parts {
+            if part > 0 {
+                // While the client sends what it has read.
+                other = mortal.replace(other);
+            }
+            let numbers = LINES * part / parts..LINES * (part + 1) / parts;
+            let text: String = numbers.map(|number| line(number) + "\n").collect();
+            input.write_all(text.as_bytes()).unwrap();
+        }
+        drop(input);
+        assert!(client.wait().unwrap().success());
+        none_is_lost(mortal, &other);
     }
 }
 

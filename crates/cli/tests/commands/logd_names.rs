@@ -36,7 +36,7 @@ fn join(daemon: &Daemon, name: &str) -> Option<(TcpStream, BufReader<TcpStream>,
         answers.read_line(&mut line).ok()?;
         if line != "E 1 busy\n" {
             let stored = line.strip_prefix("H 1 durable ")?;
-            return Some((stream, answers, stored.trim_end().parse().unwrap()));
+            return Some((stream, answers, stored.split(' ').next()?.parse().unwrap()));
         }
         thread::sleep(Duration::from_millis(1));
     }
@@ -178,8 +178,11 @@ fn a_token_is_an_identity_until_it_is_taken_out_of_the_file() {
         };
         assert_eq!(ask(&daemon, "name=a"), "E 1 identity\n");
         assert_eq!(ask(&daemon, "token=guess name=a"), "E 1 token\n");
-        assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef name=a"), "H 1 durable 0\n");
-        assert_eq!(ask(&daemon, "name=a token=db-token-0123456789abcdefg"), "H 1 durable 0\n");
+        for greeting in
+            ["token=web-token-0123456789abcdef name=a", "name=a token=db-token-0123456789abcdefg"]
+        {
+            assert!(ask(&daemon, greeting).starts_with("H 1 durable 0 "), "{greeting}");
+        }
         assert_eq!(ask(&daemon, "token=web-token-0123456789abcdef"), "H 1 durable\n");
         assert_eq!(cat(&["--tenant", "web"], &data), ["{\"by\":\"token=web\"}"; 2]);
         std::fs::write(&file, "# none\n").unwrap();
@@ -215,7 +218,7 @@ fn an_expired_name_is_refused_and_another_takes_its_place() {
         assert_eq!(ask(&daemon, "db"), "E 1 names\n");
         drop((first, answers));
         // While it is known, each question is a use of it.
-        wait_until("its place is free", || ask(&daemon, "db") == "H 1 durable 0\n");
+        wait_until("its place is free", || ask(&daemon, "db").starts_with("H 1 durable 0 "));
         assert_eq!(ask(&daemon, "web"), "E 1 expired\n");
         daemon.end();
         let daemon = start(engine, directory.path(), &[]).unwrap();
@@ -253,7 +256,7 @@ fn the_limit_of_names_holds_over_restarts() {
         let Some(mut daemon) = start(engine, directory.path(), &flags) else { continue };
         let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
         for name in ["a", "b", "c"] {
-            assert_eq!(store(&daemon, one, name), "H 1 durable 0");
+            assert!(store(&daemon, one, name).starts_with("H 1 durable 0 "));
         }
         assert_eq!(store(&daemon, one, "d"), "E 1 names");
         // Killed first, and then ended: the second start has sealed segments alone.
@@ -262,10 +265,10 @@ fn the_limit_of_names_holds_over_restarts() {
         for start_number in 1..=2 {
             let daemon = start(engine, directory.path(), &flags).unwrap();
             assert_eq!(store(&daemon, one, "d"), "E 1 names", "{engine}: start {start_number}");
-            let known = format!("H 1 durable {start_number}");
-            assert_eq!(store(&daemon, one, "a"), known, "{engine}");
+            let known = format!("H 1 durable {start_number} ");
+            assert!(store(&daemon, one, "a").starts_with(&known), "{engine}");
             let new = format!("other-{start_number}");
-            assert_eq!(store(&daemon, other, &new), "H 1 durable 0", "{engine}");
+            assert!(store(&daemon, other, &new).starts_with("H 1 durable 0 "), "{engine}");
             daemon.end();
         }
     }

@@ -199,7 +199,7 @@ fn replicate(flags: &[&str]) {
     };
     let (mut daemon, mut page) = start(&cluster, directory.path(), flags);
     let (mut stream, mut answers, line) = join(&daemon);
-    assert_eq!(line, "H 1 replicated 0\n");
+    assert!(line.starts_with("H 1 replicated 0 "), "{line}");
     let mut answer = || {
         let mut line = String::new();
         answers.read_line(&mut line).map(|_| line)
@@ -228,7 +228,7 @@ fn replicate(flags: &[&str]) {
             told => break told,
         }
     };
-    assert_eq!(told, "H 1 replicated 3\n");
+    assert!(told.starts_with("H 1 replicated 3 "), "{told}");
     daemon.end();
     let mut values: Vec<_> = cluster.consume().into_iter().map(|record| record.value).collect();
     values.dedup();

@@ -83,7 +83,7 @@ fn attempt(address: &Mutex<SocketAddr>, count: u64, acknowledged: &AtomicU64) ->
     let mut answers = BufReader::new(stream.try_clone().ok()?).lines();
     stream.write_all(b"LOGD 1 name=web\n").ok()?;
     let hello = answers.next()?.ok()?;
-    let mut stored: u64 = hello.strip_prefix("H 1 durable ")?.parse().ok()?;
+    let mut stored: u64 = hello.strip_prefix("H 1 durable ")?.split(' ').next()?.parse().ok()?;
     while stored < count {
         let end = count.min(stored + BLOCK);
         let text: String = (stored..end).map(|number| line(number) + "\n").collect();

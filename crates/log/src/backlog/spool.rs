@@ -5,9 +5,10 @@
 //! - `N.spool` has lines from number N (20 digits) on. It begins with `RWSPOOL1`; each record is the length of the
 //!   line (four bytes, little endian), a CRC-32, and the line without its line feed. The checksum covers the length,
 //!   the line's number (eight bytes, little endian) and the line.
-//! - `state` is text. It has the last line that was acknowledged, the client's name, and by how much the daemon's
-//!   numbers of this name are greater (`offset`). The last line is its checksum. It is replaced as a whole and synced
-//!   before a line is sent under a new offset, so that a later program knows which line the daemon means.
+//! - `state` is text. It has the last line that was acknowledged, the client's name, by how much the daemon's numbers
+//!   of this name are greater (`offset`), and the daemon's directory that counts so. The last line is its checksum. It
+//!   is replaced as a whole and synced before a line is sent under a new offset or to another directory, so that a later
+//!   program knows which line the daemon means.
 //! - `lock` is locked while a client has the directory.
 //!
 //! A write that was cut short can only be the last one. A start cuts a torn record off the last file and counts its
@@ -27,7 +28,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::places::{Places, PushError};
+use super::{
+    Numbering,
+    places::{Places, PushError},
+};
 use crate::error::SetupError;
 
 mod lock;
@@ -433,16 +437,16 @@ impl Files {
         Ok(())
     }
 
-    pub(super) fn offset(&self) -> Option<i128> {
-        self.state.offset
+    pub(super) fn numbering(&self) -> Option<Numbering> {
+        self.state.numbering.clone()
     }
 
-    pub(super) fn keep_offset(&mut self, offset: i128) -> io::Result<()> {
-        if self.state.offset == Some(offset) {
+    pub(super) fn keep_numbering(&mut self, numbering: &Numbering) -> io::Result<()> {
+        if self.state.numbering.as_ref() == Some(numbering) {
             return Ok(());
         }
         let before = self.state.clone();
-        self.state.offset = Some(offset);
+        self.state.numbering = Some(numbering.clone());
         self.state.acknowledged = self.places.acknowledged;
         self.state.write(&self.directory).inspect_err(|_| self.state = before)
     }

@@ -10,8 +10,8 @@ const SHOWN_BYTES: usize = 60;
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// `H 1 GUARANTEE [STORED]`: lines are taken.
-    Hello { stored: Option<u64> },
+    /// `H 1 GUARANTEE [STORED [DIRECTORY]]`: lines are taken.
+    Hello { stored: Option<u64>, directory: String },
     /// `A N`: the lines up to this one are stored.
     Acknowledged(u64),
     /// `N LINE REASON`: the line was rejected.
@@ -71,7 +71,9 @@ fn parse(line: &[u8]) -> Option<Answer> {
             let mut words = rest.strip_prefix("1 ")?.split(' ');
             words.next().filter(|guarantee| !guarantee.is_empty())?;
             let stored = words.next().map(number).transpose().ok()?;
-            words.next().is_none().then_some(Answer::Hello { stored })?
+            // A later version may add words.
+            let directory = words.next().unwrap_or_default().to_owned();
+            Answer::Hello { stored, directory }
         }
         "A" => Answer::Acknowledged(number(rest).ok()?),
         "N" => {
@@ -109,13 +111,14 @@ mod tests {
     #[test]
     fn answers_come_in_pieces() {
         let bytes =
-            b"H 1 durable\nH 1 written 17\nH 1 replicated 17\nN 3 utf8\nA 17\nE 1 weaker none\n\
+            b"H 1 durable\nH 1 written 17\nH 1 replicated 17 ab01\nH 1 durable 17 ab01 new\nN 3 utf8\nA 17\nE 1 weaker none\n\
             E 1 new word\n";
         for size in 1..100 {
             let expected = [
-                Answer::Hello { stored: None },
-                Answer::Hello { stored: Some(17) },
-                Answer::Hello { stored: Some(17) },
+                Answer::Hello { stored: None, directory: String::new() },
+                Answer::Hello { stored: Some(17), directory: String::new() },
+                Answer::Hello { stored: Some(17), directory: "ab01".to_owned() },
+                Answer::Hello { stored: Some(17), directory: "ab01".to_owned() },
                 Answer::Rejected(3, "utf8".to_owned()),
                 Answer::Acknowledged(17),
                 Answer::Refused(Refusal::Weaker("none".to_owned())),
@@ -135,7 +138,7 @@ mod tests {
             b"\n",
             b"H 2 durable\n",
             b"H 1 \n",
-            b"H 1 durable 1 2\n",
+            b"H 1 durable ab01\n",
             b"N 1\n",
             b"E 2 x\n",
             b"HTTP/1.1 400 Bad Request\r\n",

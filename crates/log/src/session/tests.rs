@@ -8,6 +8,8 @@ use crate::{backlog::Memory, error::Refusal};
 /// A daemon as its protocol describes it: batches, commits, answers, crashes.
 #[derive(Default)]
 struct Daemon {
+    /// Empty for a daemon that does not tell it.
+    directory: &'static str,
     stored: Vec<String>,
     /// Lines that are not committed; a crash loses them.
     batch: Vec<String>,
@@ -30,7 +32,8 @@ impl Daemon {
             } else {
                 assert_eq!(line, "LOGD 1 name=web");
                 self.is_greeted = true;
-                self.answers.extend(format!("H 1 durable {}\n", self.stored.len()).bytes());
+                let hello = format!("H 1 durable {} {}", self.stored.len(), self.directory);
+                self.answers.extend(format!("{}\n", hello.trim_end()).bytes());
             }
         }
     }
@@ -68,6 +71,15 @@ enum Step {
     Break(bool),
     /// The program is killed and started again; only with a spool.
     Restart,
+    /// The next connection goes to the other daemon.
+    Move,
+}
+
+/// What else than connections changes.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    is_restarted: bool,
+    is_moved: bool,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -78,15 +90,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0..100_usize).prop_map(Step::Answer),
         2 => any::<bool>().prop_map(Step::Break),
         1 => Just(Step::Restart),
+        1 => Just(Step::Move),
     ];
     proptest::collection::vec(step, 1..120)
 }
 
-/// A program with a session, and a daemon.
+/// A program with a session, and the daemon that it sends to beside another one.
 struct World<'a> {
     open: &'a dyn Fn() -> Session,
     session: Option<Session>,
     daemon: Daemon,
+    other: Daemon,
+    change: Change,
+    has_moved: bool,
     pushed: Vec<String>,
     in_flight: Vec<u8>,
 }
@@ -96,7 +112,7 @@ impl World<'_> {
         self.session.as_mut().unwrap()
     }
 
-    fn take(&mut self, step: &Step, can_restart: bool) {
+    fn take(&mut self, step: &Step) {
         match *step {
             Step::Push(count) => {
                 for _ in 0..count {
@@ -123,15 +139,23 @@ impl World<'_> {
             Step::Break(has_crashed) => self.hang_up(has_crashed),
             Step::Restart => {
                 self.hang_up(false);
-                if can_restart {
+                if self.change.is_restarted {
                     self.session = None;
                     self.session = Some((self.open)());
                 }
             }
+            Step::Move if self.change.is_moved => {
+                self.hang_up(false);
+                self.has_moved = true;
+                std::mem::swap(&mut self.daemon, &mut self.other);
+            }
+            Step::Move => {}
         }
         let Places { last, sent, acknowledged } = self.session().places();
         assert!(acknowledged <= sent && sent <= last);
-        assert!(acknowledged as usize <= self.daemon.stored.len());
+        let is_stored =
+            |line| self.daemon.stored.contains(line) || self.other.stored.contains(line);
+        assert!(self.pushed[..acknowledged as usize].iter().all(is_stored));
     }
 
     fn hang_up(&mut self, has_crashed: bool) {
@@ -149,20 +173,24 @@ impl World<'_> {
         }
     }
 
-    /// All that was sent is stored once and in order.
+    /// All that was sent is stored, and once and in order if the client stayed with one daemon.
     fn finish(mut self) {
         for _ in 0..10_000 {
             if self.session().places().waiting() == 0 {
                 break;
             }
             for step in [Step::Send(1000), Step::Commit, Step::Answer(1000)] {
-                self.take(&step, false);
+                self.take(&step);
             }
         }
-        assert_eq!(self.daemon.stored, self.pushed);
+        // What was not acknowledged when the client moved may be stored again.
+        if !self.has_moved {
+            assert_eq!(self.daemon.stored, self.pushed);
+        }
         let stats = self.session().stats();
         assert_eq!((stats.waiting_lines, stats.forgotten_lines), (0, 0));
-        assert!(stats.rejected_lines <= self.pushed.len() as u64 / 3);
+        let rejected = self.daemon.stored.len() / 3 + self.other.stored.len() / 3;
+        assert!(stats.rejected_lines <= rejected as u64);
     }
 }
 
@@ -175,17 +203,32 @@ fn in_memory() -> Session {
     named(Backlog::Memory(Memory::new(1 << 20)))
 }
 
-fn run(open: &dyn Fn() -> Session, steps: &[Step], can_restart: bool) {
-    let (daemon, session) = (Daemon::default(), Some(open()));
-    let mut world = World { open, session, daemon, pushed: Vec::new(), in_flight: Vec::new() };
-    steps.iter().for_each(|step| world.take(step, can_restart));
+fn run(open: &dyn Fn() -> Session, steps: &[Step], change: Change) {
+    let directories = if change.is_moved { ["a", "b"] } else { ["", ""] };
+    let [daemon, other] = directories.map(|directory| Daemon { directory, ..Daemon::default() });
+    let mut world = World {
+        open,
+        session: Some(open()),
+        daemon,
+        other,
+        change,
+        has_moved: false,
+        pushed: Vec::new(),
+        in_flight: Vec::new(),
+    };
+    steps.iter().for_each(|step| world.take(step));
     world.finish();
 }
 
 proptest! {
     #[test]
     fn every_line_is_stored_once_and_in_order(steps in steps()) {
-        run(&in_memory, &steps, false);
+        run(&in_memory, &steps, Change { is_restarted: false, is_moved: false });
+    }
+
+    #[test]
+    fn every_line_is_stored_by_one_of_two_daemons(steps in steps()) {
+        run(&in_memory, &steps, Change { is_restarted: false, is_moved: true });
     }
 }
 
@@ -194,14 +237,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn with_a_spool_also_when_the_program_is_started_again(steps in steps()) {
+    fn with_a_spool_also_when_the_program_is_started_again(
+        steps in steps(),
+        is_moved in any::<bool>(),
+    ) {
         let directory = tempfile::tempdir().unwrap();
         let spool = crate::Spool::new(directory.path());
         let open = || {
             let files = crate::backlog::spool::Files::open(&spool, "web").unwrap();
             named(Backlog::Spool(Box::new(files)))
         };
-        run(&open, &steps, true);
+        run(&open, &steps, Change { is_restarted: true, is_moved });
     }
 }
 
@@ -258,7 +304,7 @@ fn what_cannot_be_true_ends_the_connection() {
 fn a_daemon_that_begins_again_is_told_and_lines_go_on() {
     let mut session = greeted(in_memory(), "H 1 durable 17\n");
     assert!(session.input(b"A 18\nN 19 depth\nA 19\n").unwrap());
-    // Its directory is new.
+    // It lost power.
     reconnect(&mut session, "H 1 durable 0\n").unwrap();
     let mut out = Vec::new();
     session.output(&mut out, 100).unwrap();
@@ -277,6 +323,43 @@ fn a_daemon_that_begins_again_is_told_and_lines_go_on() {
     let stats = session.stats();
     assert_eq!((stats.forgotten_lines, stats.rejected_lines, stats.waiting_lines), (19, 1, 0));
     assert_eq!((stats.acknowledged_lines, stats.resent_lines), (3, 1));
+}
+
+/// The numbers of the first directory do not count what the second one stored.
+#[test]
+fn a_daemon_with_another_directory_is_told_and_lines_go_on() {
+    let mut session = greeted(in_memory(), "H 1 durable 17 ab01\n");
+    assert!(session.input(b"A 18\n").unwrap());
+    reconnect(&mut session, "H 1 durable 0 cd02\n").unwrap();
+    let mut out = Vec::new();
+    session.output(&mut out, 100).unwrap();
+    assert_eq!(out, b"2\n3\n");
+    session.input(b"A 1\n").unwrap();
+    for line in ["4", "5"] {
+        session.push(line.as_bytes()).unwrap();
+    }
+    // It has lines 1 to 3. By its numbers alone, those after line 2 would be stored.
+    assert!(!reconnect(&mut session, "H 1 durable 20 ab01\n").unwrap());
+    out.clear();
+    session.output(&mut out, 100).unwrap();
+    assert_eq!(out, b"3\n4\n5\n");
+    session.input(b"A 23\n").unwrap();
+    let events = session.events();
+    assert!(
+        matches!(
+            &events[..],
+            [
+                Event::Connected { stored: Some(17) },
+                Event::Moved { lines: 2 },
+                Event::Connected { stored: Some(0) },
+                Event::Moved { lines: 3 },
+                Event::Connected { stored: Some(20) },
+            ]
+        ),
+        "{events:?}"
+    );
+    let stats = session.stats();
+    assert_eq!((stats.acknowledged_lines, stats.waiting_lines, stats.forgotten_lines), (5, 0, 0));
 }
 
 #[test]

@@ -30,7 +30,10 @@ use expired::{Expired, Ledger};
 
 pub(crate) use crate::disk::segment::format::record::Mark;
 use crate::{
-    clients::refusal::Refusal, disk::segment::now_ms, error::LogdError, session::unfinished::Owner,
+    clients::refusal::Refusal,
+    disk::{identity, segment::now_ms},
+    error::LogdError,
+    session::unfinished::Owner,
     ship::progress::Streams,
 };
 
@@ -74,6 +77,8 @@ pub(crate) struct Names {
     ledger: Option<Ledger>,
     /// If set, nobody gets a name before what was stored at the start is shipped.
     shipped: OnceLock<Arc<Streams>>,
+    /// The directory's own name. Its numbers of lines mean nothing in another directory.
+    directory: String,
 }
 
 /// Whoever locks it and a name's state locks it first.
@@ -158,11 +163,17 @@ pub(crate) struct Claim {
 }
 
 impl Names {
-    /// No names but those that expired in this directory.
+    /// No names but those that expired in this directory, which gets a name of its own if it has none.
     pub(crate) fn of(directory: &Path) -> Result<Names, LogdError> {
         let table = Table { expired: Expired::read(directory)?, ..Table::default() };
         let known = Arc::new(Known(Mutex::new(table)));
-        Ok(Names { known, ledger: Some(Ledger::new(directory)), ..Names::default() })
+        let ledger = Some(Ledger::new(directory));
+        Ok(Names { known, ledger, directory: identity::of(directory)?, ..Names::default() })
+    }
+
+    /// Returns the random name of the directory.
+    pub(crate) fn directory(&self) -> &str {
+        &self.directory
     }
 
     /// Lets nobody have a name before what is stored now is shipped. The numbers of names then stand for shipped lines.

@@ -3,24 +3,18 @@
 //! `ship.cursor` is a text: what it is, the destination, a line for each stream (its number and the next line to ship),
 //! and a checksum. It is written to another name, synced and renamed. So it is always whole, and never ahead of the
 //! destination's acknowledgements. What was acknowledged and is not in the file yet is shipped again after a crash.
-//!
-//! `ship.id` has a random name of the directory. With the stream and the line it names each line, and it stays when
-//! the cursor is removed.
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use crate::error::LogdError;
+use crate::{disk::replacement, error::LogdError};
 
 const NAME: &str = "ship.cursor";
-const ID_NAME: &str = "ship.id";
 const TITLE: &str = "ringwise-ship 1";
 
 /// How far each stream is shipped, as on stable storage.
@@ -86,7 +80,8 @@ impl Cursor {
             return Ok(());
         }
         self.kept_at = Instant::now();
-        write(&self.directory, NAME, text(&self.destination, &self.noted).as_bytes())?;
+        let text = text(&self.destination, &self.noted);
+        replacement::write(&self.directory, NAME, text.as_bytes())?;
         self.lines.clone_from(&self.noted);
         Ok(())
     }
@@ -97,53 +92,6 @@ fn refused(path: &Path, why: &str) -> LogdError {
     LogdError::Failed(format!(
         "{path}: {why}; remove the file to ship all stored lines, from the oldest on"
     ))
-}
-
-/// Returns the random name of a directory, which is made if there is none.
-///
-/// # Errors
-///
-/// The file cannot be read or written, or has no name.
-pub(crate) fn id(directory: &Path) -> Result<String, LogdError> {
-    const BYTES: usize = 8;
-    let path = directory.join(ID_NAME);
-    match fs::read_to_string(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let mut bytes = [0; BYTES];
-            let source = Path::new("/dev/urandom");
-            let read = File::open(source).and_then(|mut file| file.read_exact(&mut bytes));
-            read.map_err(|error| LogdError::on(source, &error))?;
-            let id = format!("{:016x}", u64::from_be_bytes(bytes));
-            write(directory, ID_NAME, format!("{id}\n").as_bytes())?;
-            Ok(id)
-        }
-        Err(error) => Err(LogdError::on(&path, &error)),
-        Ok(text) => {
-            let id = text.trim_end();
-            let is_id = id.len() == 2 * BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let wrong = "it has no name of 16 hexadecimal digits; restore it, or remove it and ship.cursor to ship all \
-                         stored lines under a new name";
-            is_id
-                .then(|| id.to_owned())
-                .ok_or_else(|| LogdError::Failed(format!("{}: {wrong}", path.display())))
-        }
-    }
-}
-
-/// Writes a file durably, as a whole or not at all.
-pub(crate) fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LogdError> {
-    let part = directory.join(format!("{name}.part"));
-    let path = directory.join(name);
-    let mut new = OpenOptions::new();
-    let new = new.write(true).create(true).truncate(true).mode(0o640);
-    let written = new.open(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.map_err(|error| LogdError::on(&part, &error))?;
-    fs::rename(&part, &path).map_err(|error| LogdError::on(&path, &error))?;
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| LogdError::on(directory, &error))
 }
 
 fn text(destination: &str, lines: &BTreeMap<u32, u64>) -> String {
@@ -173,22 +121,12 @@ fn parse(text: &str) -> Option<(String, BTreeMap<u32, u64>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     const NAMES: (&str, &str) = ("kafka logs", "kafka logs exactly-once");
 
     fn open(directory: &Path) -> Result<Cursor, LogdError> {
         Cursor::open(directory, NAMES)
-    }
-
-    #[test]
-    fn a_file_is_for_those_who_may_read_segments() {
-        let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), NAME, b"text").unwrap();
-        let mode = fs::metadata(directory.path().join(NAME)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7, 0, "{mode:o}");
     }
 
     #[test]
@@ -266,20 +204,6 @@ mod tests {
         let stored = open(directory.path()).unwrap();
         for cursor in [&cursor, &stored] {
             assert_eq!([0, 1, 2, 3].map(|stream| cursor.line(stream)), [5, 5, 5, 6]);
-        }
-    }
-
-    #[test]
-    fn a_directory_keeps_its_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let name = id(directory.path()).unwrap();
-        assert_eq!(id(directory.path()).unwrap(), name);
-        let other = tempfile::tempdir().unwrap();
-        assert_ne!(id(other.path()).unwrap(), name);
-        for text in ["", "123", "0123456789abcdeg\n"] {
-            fs::write(directory.path().join(ID_NAME), text).unwrap();
-            let error = id(directory.path()).unwrap_err().to_string();
-            assert!(error.contains("16 hexadecimal digits"), "{error}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use ringwise_serve::ServeError;
 
 use super::{
-    cursor::{Cursor, id},
+    cursor::Cursor,
     destination::Destination,
     follower::Follower,
     kafka::{Kafka, Settings},
@@ -20,9 +20,12 @@ use super::{
     progress::Streams,
 };
 use crate::{
-    disk::segment::{
-        format::name::{Content, Stream},
-        reading::{reader::end_of, source::InDirectory},
+    disk::{
+        identity,
+        segment::{
+            format::name::{Content, Stream},
+            reading::{reader::end_of, source::InDirectory},
+        },
     },
     error::LogdError,
     monitoring::log,
@@ -66,7 +69,7 @@ impl Shipping {
         for (number, line) in cursor.lines() {
             check(number, line, streams.of(number).durable())?;
         }
-        let (directory, origin) = (directory.to_owned(), id(directory)?);
+        let (directory, origin) = (directory.to_owned(), identity::of(directory)?);
         Ok(Shipping { directory, kafka, cursor, origin, streams })
     }
 
@@ -162,7 +165,7 @@ fn check(stream: u32, cursor: u64, end: u64) -> Result<(), LogdError> {
     }
     Err(LogdError::Failed(format!(
         "ship.cursor: {cursor} lines of stream {stream} are shipped, and {end} are stored: other segments were here; \
-         restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
+         restore them, or remove ship.cursor and directory.id to ship these lines under a new name"
     )))
 }
 

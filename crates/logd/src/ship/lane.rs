@@ -153,7 +153,7 @@ impl<D: Destination> Lane<D> {
         if line > durable {
             let why = format!(
                 "the destination has {line} lines of stream {stream}, and {durable} are stored: other segments were \
-                 here; restore them, or remove ship.cursor and ship.id to ship these lines under a new name"
+                 here; restore them, or remove ship.cursor and directory.id to ship these lines under a new name"
             );
             // Lines that come now would have the numbers of others.
             self.refusal = Some(why.clone());

@@ -76,7 +76,7 @@ pub(super) async fn copy(
     let found = remote.index(&index_key).await?;
     if found.as_ref().is_some_and(|found| is_other(found, &index)) {
         let text = "another segment has its name in the store, so this directory was emptied or copied; stop logd and \
-                    remove ship.id, and ship.cursor if there is one, to upload under a new name";
+                    remove directory.id, and ship.cursor if there is one, to upload under a new name";
         return Ok(Copied::Refused(text.to_owned()));
     }
     if found.as_ref() == Some(&index)

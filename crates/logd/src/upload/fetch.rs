@@ -22,12 +22,16 @@ use super::{
 };
 use crate::{
     daemon::lock,
-    disk::segment::{
-        format::name::{Part, Stream, parse},
-        scan::{Scan, State},
+    disk::{
+        identity::is_identity,
+        replacement,
+        segment::{
+            format::name::{Part, Stream, parse},
+            scan::{Scan, State},
+        },
     },
     error::LogdError,
-    ship::{cursor::write, destination::Trouble},
+    ship::destination::Trouble,
 };
 
 type Segment = (Stream, u64);
@@ -106,7 +110,7 @@ async fn find(place: &Place, store: Arc<dyn ObjectStore>) -> Result<Found, Troub
     }
     let level = store.list_with_delimiter(None).await.map_err(told)?;
     let names = level.common_prefixes.iter().filter_map(|prefix| prefix.filename());
-    let names: Vec<&str> = names.filter(|name| is_id(name)).collect();
+    let names: Vec<&str> = names.filter(|name| is_identity(name)).collect();
     let [name] = names[..] else {
         return Err(Trouble(match names.len() {
             0 => "no segments are there".to_owned(),
@@ -125,11 +129,6 @@ async fn find(place: &Place, store: Arc<dyn ObjectStore>) -> Result<Found, Troub
         true => Err(Trouble("no segments are there".to_owned())),
         false => Ok((store, found)),
     }
-}
-
-/// Whether a name is that of a directory (`ship.id`).
-fn is_id(name: &str) -> bool {
-    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Lists segments, and whether each has its index.
@@ -184,7 +183,7 @@ async fn fetch_one(
     fs::rename(&part, &packed).map_err(|error| failed(packed, error))?;
     // This makes the name of the lines durable too.
     let name = segment.0.file(segment.1, Part::Index);
-    let written = write(directory, &name.to_string_lossy(), &index);
+    let written = replacement::write(directory, &name.to_string_lossy(), &index);
     written.map_err(|error| Trouble(error.to_string()))?;
     Ok(Fetched::New(size + index.len() as u64))
 }

@@ -6,10 +6,12 @@
 use std::{fs, path::Path};
 
 use crate::{
-    disk::segment::format::name::{Part, Stream, parse},
+    disk::{
+        replacement,
+        segment::format::name::{Part, Stream, parse},
+    },
     error::LogdError,
     monitoring::log,
-    ship::cursor::write,
 };
 
 /// The first line.
@@ -31,7 +33,7 @@ pub(super) fn keep(
     place: &str,
 ) -> Result<(), LogdError> {
     let name = stream.file(serial, Part::Uploaded);
-    write(directory, &name.to_string_lossy(), text(place).as_bytes())
+    replacement::write(directory, &name.to_string_lossy(), text(place).as_bytes())
 }
 
 fn text(place: &str) -> String {

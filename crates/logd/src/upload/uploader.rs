@@ -26,12 +26,13 @@ use super::{
 };
 use crate::{
     disk::{
+        identity,
         keeper::NICENESS,
         segment::format::name::{Part, Stream},
     },
     error::LogdError,
     monitoring::log,
-    ship::{cursor::id, destination::Trouble},
+    ship::destination::Trouble,
 };
 
 /// How often the thread looks for segments.
@@ -62,7 +63,7 @@ impl Uploading {
     ///
     /// The store cannot be built, or the directory cannot be read.
     pub(crate) fn new(directory: &Path, place: &Place) -> Result<Uploading, LogdError> {
-        let id = id(directory)?;
+        let id = identity::of(directory)?;
         let connect = place.connect(Some(&id));
         let connect = connect
             .map_err(|Trouble(why)| LogdError::Failed(format!("--upload {place}: {why}")))?;

@@ -174,13 +174,13 @@ fn a_tenant_by_its_network_is_an_identity_for_names() {
         let flags = ["--tenant", "web,from=127.0.0.0/8"];
         let Some(daemon) = start(engine, directory.path(), &flags) else { continue };
         let (mut web, told) = greet(daemon.connect_by("127.0.0.1"));
-        assert_eq!(told, "H 1 durable 0", "{engine}");
+        assert!(told.starts_with("H 1 durable 0 "), "{engine}: {told}");
         web.store("{\"a\":1}");
         web.store("{\"a\":2}");
         drop(web);
         assert_eq!(greet(daemon.connect_by("[::1]")).1, "E 1 identity", "{engine}");
         let (mut web, told) = greet(daemon.connect_by("127.0.0.1"));
-        assert_eq!(told, "H 1 durable 2", "{engine}");
+        assert!(told.starts_with("H 1 durable 2 "), "{engine}: {told}");
         web.sent = 2;
         web.store("{\"a\":3}");
         let path = directory.path().to_str().unwrap();

@@ -55,7 +55,7 @@ fn send(daemon: &Daemon, directory: &Path, number: u64) -> u32 {
         let mut client = Client { answers: BufReader::new(stream.try_clone().unwrap()), stream };
         let answer = client.answer();
         if answer != "E 1 busy" {
-            assert_eq!(answer, format!("H 1 durable {}", number - 1));
+            assert!(answer.starts_with(&format!("H 1 durable {} ", number - 1)), "{answer}");
             break client;
         }
         thread::sleep(Duration::from_millis(1));
@@ -159,6 +159,7 @@ fn retention_is_of_all_streams_together() {
     let before = streams();
     let bytes = || -> u64 {
         let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+        let files = files.filter(|file| file.file_name() != "directory.id");
         files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     };
     let kept = bytes() / 3;

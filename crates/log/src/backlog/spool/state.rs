@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::lock;
-use crate::error::SetupError;
+use crate::{backlog::Numbering, error::SetupError};
 
 const FIRST: &str = "ringwise-log spool 1";
 
@@ -16,10 +16,9 @@ const FIRST: &str = "ringwise-log spool 1";
 pub(super) struct State {
     /// Lines up to this one are acknowledged; later ones may be.
     pub(super) acknowledged: u64,
-    /// The client's name, under which the offset counts; empty without one.
+    /// The client's name, whose lines the numbering counts; empty without one.
     name: String,
-    /// By how much the daemon's numbers are greater than the spool's.
-    pub(super) offset: Option<i128>,
+    pub(super) numbering: Option<Numbering>,
 }
 
 impl State {
@@ -40,16 +39,23 @@ impl State {
         if u32::from_str_radix(sum, 16).ok()? != crc32fast::hash(body.as_bytes()) {
             return None;
         }
-        let mut state = State::default();
+        let (mut state, mut directory) = (State::default(), String::new());
         let mut lines = body.lines();
         lines.next().filter(|line| *line == FIRST)?;
         for line in lines {
             match line.split_once(' ')? {
                 ("acknowledged", number) => state.acknowledged = number.parse().ok()?,
                 ("name", name) => name.clone_into(&mut state.name),
-                ("offset", number) => state.offset = Some(number.parse().ok()?),
+                ("offset", number) => {
+                    let offset = number.parse().ok()?;
+                    state.numbering = Some(Numbering { offset, directory: String::new() });
+                }
+                ("directory", name) => name.clone_into(&mut directory),
                 _ => return None,
             }
+        }
+        if let Some(numbering) = &mut state.numbering {
+            numbering.directory = directory;
         }
         Some(state)
     }
@@ -58,7 +64,7 @@ impl State {
     pub(super) fn of(mut self, name: &str) -> State {
         if self.name != name {
             name.clone_into(&mut self.name);
-            self.offset = None;
+            self.numbering = None;
         }
         self
     }
@@ -66,8 +72,8 @@ impl State {
     /// Replaces the file, durably.
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
         let mut text = format!("{FIRST}\nacknowledged {}\nname {}\n", self.acknowledged, self.name);
-        if let Some(offset) = self.offset {
-            text += &format!("offset {offset}\n");
+        if let Some(Numbering { offset, directory }) = &self.numbering {
+            text += &format!("offset {offset}\ndirectory {directory}\n");
         }
         text += &format!("checksum {:0>8x}\n", crc32fast::hash(text.as_bytes()));
         let new = directory.join("state.new");
@@ -88,12 +94,15 @@ mod tests {
     fn what_is_written_is_read_and_what_is_changed_is_not() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(State::read(directory.path()).unwrap(), State::default());
-        for offset in [None, Some(-3), Some(i128::from(u64::MAX))] {
-            let state = State { acknowledged: 17, name: "web-1".to_owned(), offset };
+        for (offset, counting) in [(None, ""), (Some(-3), ""), (Some(i128::from(u64::MAX)), "ab01")]
+        {
+            let numbering =
+                offset.map(|offset| Numbering { offset, directory: counting.to_owned() });
+            let state = State { acknowledged: 17, name: "web-1".to_owned(), numbering };
             state.write(directory.path()).unwrap();
             assert_eq!(State::read(directory.path()).unwrap(), state);
             assert_eq!(state.clone().of("web-1"), state);
-            assert_eq!(state.clone().of("web-2").offset, None);
+            assert_eq!(state.clone().of("web-2").numbering, None);
         }
         let path = directory.path().join("state");
         let text = fs::read_to_string(&path).unwrap();

@@ -44,15 +44,16 @@ fn what_is_not_acknowledged_is_there_for_the_next_program() {
         push(&mut files, 1..=10);
         assert_eq!(rest(&mut files), (1..=10).collect::<Vec<_>>());
         files.acknowledge(4).unwrap();
-        files.keep_offset(-7).unwrap();
+        let numbering = Numbering { offset: -7, directory: "ab01".to_owned() };
+        files.keep_numbering(&numbering).unwrap();
         if is_killed {
             kill(files)
         } else {
             drop(files)
         }
         let mut files = open(directory.path(), 1 << 20).unwrap();
-        assert_eq!(files.offset(), Some(-7));
-        // The state has it from when the offset was kept.
+        assert_eq!(files.numbering(), Some(numbering));
+        // The state has it from when the numbering was kept.
         assert_eq!(files.places().acknowledged, 4);
         push(&mut files, 11..=12);
         assert_eq!(rest(&mut files), (5..=12).collect::<Vec<_>>());

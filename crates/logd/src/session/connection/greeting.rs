@@ -60,6 +60,8 @@ impl Connection {
         let (claim, stored) = terms.names.claim(self.owner(), terms.limits.names, name)?;
         (self.sequence, self.committed, self.acknowledged) = (stored, stored, stored);
         self.claim = Some(claim);
-        Ok(format!("H 1 {} {stored}\n", has.name()))
+        let answer = format!("H 1 {} {stored} {}", has.name(), terms.names.directory());
+        // Names that are only in memory, in tests, are of no directory.
+        Ok(answer.trim_end().to_owned() + "\n")
     }
 }

@@ -86,7 +86,7 @@ impl fmt::Display for Code {
             ),
             Code::PRODUCER_FENCED | Code::INVALID_PRODUCER_EPOCH => f.write_str(
                 ": another daemon may have taken over; if it has a copy of this directory, stop it and remove its \
-                 ship.id and ship.cursor",
+                 directory.id and ship.cursor",
             ),
             _ => Ok(()),
         }

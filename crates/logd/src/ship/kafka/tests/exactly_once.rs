@@ -278,7 +278,10 @@ fn progress_beyond_what_is_stored_is_told() {
     let told = emptied.progress().last_error();
     let (lines, own) = (world.lines.len(), emptied.lines.len());
     let expected = format!("the destination has {lines} lines of stream 0, and {own} are stored");
-    assert!(told.contains(&expected) && told.contains("remove ship.cursor and ship.id"), "{told}");
+    assert!(
+        told.contains(&expected) && told.contains("remove ship.cursor and directory.id"),
+        "{told}"
+    );
     // Lines that come later have numbers that the destination knows, and are others.
     while emptied.lines.len() <= lines {
         emptied.write();
