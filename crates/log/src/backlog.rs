@@ -7,28 +7,14 @@
 use std::io;
 
 mod memory;
+mod numbering;
 mod places;
 #[cfg(feature = "spool")]
 pub(crate) mod spool;
 
 pub(crate) use memory::Memory;
+pub(crate) use numbering::Numbering;
 pub(crate) use places::{Places, PushError};
-
-/// What the daemon's numbers of a name mean.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbering {
-    /// By how much they are greater than the client's own.
-    pub(crate) offset: i128,
-    /// The daemon's directory that counts so; empty if the daemon did not tell.
-    pub(crate) directory: String,
-}
-
-impl Numbering {
-    /// Whether another directory counts otherwise.
-    pub(crate) fn is_of_another(&self, directory: &str) -> bool {
-        !self.directory.is_empty() && !directory.is_empty() && self.directory != directory
-    }
-}
 
 /// Where they are kept.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use std::{
 };
 
 use super::{
-    Numbering,
+    numbering::Numbering,
     places::{Places, PushError},
 };
 use crate::error::SetupError;

@@ -134,6 +134,8 @@ pub(super) struct Work {
     runtime: Runtime,
     /// How often the upload of a segment failed. One that always fails does not hold up the others.
     failures: HashMap<Segment, u32>,
+    /// The sizes of segments that were copied, and whose records could not be written.
+    unrecorded: HashMap<Segment, u64>,
     /// Segments that cannot be uploaded, and until when they are left alone.
     resting: HashMap<Segment, Instant>,
     pause: Duration,
@@ -157,6 +159,7 @@ impl Work {
             end: Arc::default(),
             runtime: runtime.map_err(|error| LogdError::Failed(format!("the runtime: {error}")))?,
             failures: HashMap::new(),
+            unrecorded: HashMap::new(),
             resting: HashMap::new(),
             pause: PAUSE_MIN,
         })
@@ -205,6 +208,7 @@ impl Work {
         let waiting = self.uploads.waiting();
         let is_waiting = |segment: &Segment| waiting.iter().any(|one| one.segment == *segment);
         self.failures.retain(|segment, _| is_waiting(segment));
+        self.unrecorded.retain(|segment, _| is_waiting(segment));
         self.resting.retain(|_, until| *until > Instant::now());
         let ready = waiting.iter().filter(|one| {
             // The list may be older than the record.
@@ -218,18 +222,29 @@ impl Work {
         order.map(|one| one.segment)
     }
 
-    fn upload(&self, segment: Segment) -> Result<Copied, Trouble> {
+    fn upload(&mut self, segment: Segment) -> Result<Copied, Trouble> {
+        // On a full disk only the record is tried again, and not the whole copy.
+        let copied = match self.unrecorded.remove(&segment) {
+            Some(bytes) => Copied::Done(bytes),
+            None => self.copy(segment)?,
+        };
+        if let Copied::Done(_) | Copied::Empty = copied {
+            let kept = record::keep(&self.directory, segment, &self.place);
+            if let (Err(_), Copied::Done(bytes)) = (&kept, &copied) {
+                self.unrecorded.insert(segment, *bytes);
+            }
+            kept.map_err(|error| Trouble(error.to_string()))?;
+        }
+        Ok(copied)
+    }
+
+    fn copy(&self, segment: Segment) -> Result<Copied, Trouble> {
         let connect = self.connect.clone();
         let connecting =
             async { self.bounds.within(tokio::task::spawn_blocking(move || connect())).await };
         let store = self.runtime.block_on(connecting)??;
         let remote = Remote { store, bounds: self.bounds, end: self.end.clone() };
-        let copied = self.runtime.block_on(copy(&remote, &self.directory, segment))?;
-        if let Copied::Done(_) | Copied::Empty = copied {
-            let kept = record::keep(&self.directory, segment, &self.place);
-            kept.map_err(|error| Trouble(error.to_string()))?;
-        }
-        Ok(copied)
+        self.runtime.block_on(copy(&remote, &self.directory, segment))
     }
 
     fn done(&mut self, segment: Segment, bytes: u64) {

@@ -82,17 +82,17 @@ fn the_number_of_a_refused_line_is_as_durable_as_a_stored_ones() {
         drop((daemon, client));
         // What ended it, another segment, and a clean end change nothing.
         let daemon = start().unwrap();
-        assert_eq!(stored(&daemon), "H 1 durable 3");
+        assert!(stored(&daemon).starts_with("H 1 durable 3 "));
         let mut other = Client::new(&daemon, "LOGD 1\n");
         other.stream.write_all(b"4\n").unwrap();
         other.until(1);
         daemon.signal("-KILL");
         drop((daemon, other));
         let daemon = start().unwrap();
-        assert_eq!(stored(&daemon), "H 1 durable 3");
+        assert!(stored(&daemon).starts_with("H 1 durable 3 "));
         daemon.end();
         let daemon = start().unwrap();
-        assert_eq!(stored(&daemon), "H 1 durable 3");
+        assert!(stored(&daemon).starts_with("H 1 durable 3 "));
         daemon.end();
         assert_eq!(cat(&[], path), ["2", "4"]);
         assert_eq!(cat(&["--dead"], path), Vec::<String>::new());

@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-use super::lock;
-use crate::{backlog::Numbering, error::SetupError};
+use super::{super::numbering::Numbering, lock};
+use crate::error::SetupError;
 
 const FIRST: &str = "ringwise-log spool 1";
 

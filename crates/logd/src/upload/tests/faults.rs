@@ -102,6 +102,29 @@ fn a_copy_without_a_record_is_only_checked() {
     assert_eq!(recorded(directory), [FIRST]);
 }
 
+/// A full disk once made the daemon read the segment and its copy again for ever.
+#[test]
+fn a_record_that_cannot_be_written_is_tried_without_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    write_sealed(directory, FIRST);
+    let name = STREAM.file(0, Part::Uploaded);
+    let part = directory.join(format!("{}.part", name.display()));
+    fs::create_dir(&part).unwrap();
+    let store = Faulty::new();
+    let mut work = work(directory, &store);
+    work.uploads.found(vec![waiting(0)]);
+    assert!(matches!(work.turn(), Turn::Failed(_)));
+    let requests = store.requests();
+    for _ in 0..3 {
+        assert!(matches!(work.turn(), Turn::Failed(_)));
+    }
+    assert_eq!(recorded(directory), []);
+    fs::remove_dir(&part).unwrap();
+    assert_eq!(work.turn(), Turn::Worked);
+    assert_eq!((recorded(directory), store.requests()), (vec![FIRST], requests));
+}
+
 #[test]
 fn one_segment_that_always_fails_does_not_hold_up_the_others() {
     let directory = tempfile::tempdir().unwrap();
