@@ -156,9 +156,8 @@ fn measure(
 fn note(observed: &HashMap<u32, Observed>, runs: &Runs, steps: usize, rows: &mut [Row]) {
     for sample in rows.iter_mut().flat_map(|row| &mut row.measured.samples) {
         let threads = runs.threads(&sample.figures);
-        let own = || threads.iter().filter_map(|thread| observed.get(thread));
-        if own().map(|own| own.operations).sum::<u64>() == steps as u64 {
-            let io_ns: u64 = own().map(|own| own.io_ns).sum();
+        let own = threads.iter().filter_map(|thread| observed.get(thread));
+        if let Some(io_ns) = observer::io_ns(own, steps as u64) {
             sample.figures.insert(told::OBSERVED_NS, io_ns as f64);
         }
     }

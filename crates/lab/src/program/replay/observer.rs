@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise_trace::FileKind;
+use ringwise_trace::{FileKind, Interface};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -28,9 +28,42 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The operations of a thread on files, or on what is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Observed {
-    pub(super) operations: u64,
-    /// The sum of their durations.
-    pub(super) io_ns: u64,
+    all: Sum,
+    /// What a ring tried first: those before the first one on a known file, if the first of all is the ring's.
+    before: Sum,
+}
+
+/// Operations, and the sum of their durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    operations: u64,
+    io_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.operations += other.operations;
+        self.io_ns += other.io_ns;
+    }
+}
+
+/// How long the operations of a run took, if the recorder saw each of so many.
+pub(super) fn io_ns<'a>(
+    threads: impl Iterator<Item = &'a Observed>,
+    operations: u64,
+) -> Option<u64> {
+    let mut own = Observed::default();
+    for thread in threads {
+        own.all.add(thread.all);
+        own.before.add(thread.before);
+    }
+    match operations {
+        _ if operations == own.all.operations => Some(own.all.io_ns),
+        _ if operations + own.before.operations == own.all.operations => {
+            Some(own.all.io_ns - own.before.io_ns)
+        }
+        _ => None,
+    }
 }
 
 /// A recorder of this process.
@@ -115,10 +148,16 @@ fn by_thread(traced: &Traced) -> HashMap<u32, Observed> {
     for operation in &traced.operations {
         let Some(thread) = traced.thread(operation.thread) else { continue };
         // The recorder may not know yet which file a descriptor is that was opened just before.
-        if matches!(traced.file_kind(operation), FileKind::Regular | FileKind::Unknown) {
+        let kind = traced.file_kind(operation);
+        if matches!(kind, FileKind::Regular | FileKind::Unknown) {
             let own = found.entry(thread.tid).or_default();
-            own.operations += 1;
-            own.io_ns += operation.duration_ns;
+            let one = Sum { operations: 1, io_ns: operation.duration_ns };
+            let is_next = own.all == own.before
+                && (own.all.operations > 0 || operation.interface == Interface::IoUring);
+            if kind == FileKind::Unknown && is_next {
+                own.before.add(one);
+            }
+            own.all.add(one);
         }
     }
     found
@@ -159,7 +198,29 @@ mod tests {
             Operation { file: None, ..operation(2, Kind::Read, (9000, 50)) },
         ];
         let found = by_thread(&traced(operations));
-        let of = |operations, io_ns| Observed { operations, io_ns };
+        let of =
+            |operations, io_ns| Observed { all: Sum { operations, io_ns }, before: Sum::default() };
         assert_eq!(found, HashMap::from([(101, of(2, 1300)), (102, of(2, 150))]));
+        let io_ns = |operations| io_ns(found.values(), operations);
+        assert_eq!([3, 4, 5].map(io_ns), [None, Some(1450), None]);
+    }
+
+    /// The library's ring reads and writes a descriptor of its own first.
+    #[test]
+    fn what_a_ring_tries_first_is_no_operation_of_the_replay() {
+        let unknown =
+            |thread, begin| Operation { file: None, ..operation(thread, Kind::Read, (begin, 7)) };
+        let operations = vec![
+            Operation { interface: Interface::IoUring, ..unknown(1, 0) },
+            unknown(1, 10),
+            operation(1, Kind::Read, (100, 1000)),
+            unknown(1, 2000),
+            // A thread of syscalls has a file that was opened just before.
+            unknown(2, 2500),
+            operation(2, Kind::Read, (3000, 50)),
+        ];
+        let found = by_thread(&traced(operations));
+        let io_ns = |operations| io_ns(found.values(), operations);
+        assert_eq!([3, 4, 5, 6].map(io_ns), [None, Some(1064), None, Some(1078)]);
     }
 }

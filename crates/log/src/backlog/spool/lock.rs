@@ -4,7 +4,10 @@ use std::{fs::File, io, path::Path};
 
 /// A lock that was taken. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Lock(pub(super) File);
+pub(super) struct Lock(
+    // Elsewhere the open file is the lock, or there is none.
+    #[cfg_attr(not(unix), allow(dead_code))] pub(super) File,
+);
 
 #[cfg(unix)]
 impl Drop for Lock {
