@@ -7,7 +7,7 @@ use std::{
     io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -87,11 +87,15 @@ fn line(number: usize) -> String {
 
 /// Kills the daemon at so many moments while the client's lines are being stored.
 fn kill_under(mortal: &mut Mortal, client: &Client) {
-    let rounds = rounds();
-    for round in 1..=rounds {
-        let upto = (LINES * round / (rounds + 1)) as u64;
+    at_moments(rounds(), client, || mortal.restart());
+}
+
+/// Does something at so many moments while the client's lines are being stored.
+fn at_moments(count: usize, client: &Client, mut act: impl FnMut()) {
+    for moment in 1..=count {
+        let upto = (LINES * moment / (count + 1)) as u64;
         wait_until("lines are acknowledged", || client.stats().acknowledged_lines >= upto);
-        mortal.restart();
+        act();
     }
 }
 
@@ -195,11 +199,7 @@ fn a_client_that_comes_to_another_daemon_and_back_loses_nothing() {
         });
         let rounds = 2 * rounds();
         let mut other = directories[1].path().to_owned();
-        for round in 1..=rounds {
-            let upto = (LINES * round / (rounds + 1)) as u64;
-            wait_until("lines are acknowledged", || client.stats().acknowledged_lines >= upto);
-            other = mortal.replace(other);
-        }
+        at_moments(rounds, &client, || other = mortal.replace(std::mem::take(&mut other)));
         sending.join().unwrap();
         client.close(PATIENCE).unwrap();
         assert_eq!((*moves.lock().unwrap(), client.stats().forgotten_lines), (rounds, 0));
@@ -219,27 +219,36 @@ fn python() -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../log/examples/ringwise_log.py"))
 }
 
+/// Sends all lines through the client in Python, in so many parts. The daemon changes between two parts, while the
+/// client sends what it has read.
+fn pipe(
+    script: &Path,
+    mortal: &mut Mortal,
+    parts: usize,
+    mut change: impl FnMut(&mut Mortal),
+) -> (Child, ChildStdin) {
+    let mut command = Command::new("python3");
+    command.arg(script).arg(mortal.address.to_string()).arg("python");
+    let mut client = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = client.stdin.take().unwrap();
+    for part in 0..parts {
+        if part > 0 {
+            change(mortal);
+        }
+        let numbers = LINES * part / parts..LINES * (part + 1) / parts;
+        let text: String = numbers.map(|number| line(number) + "\n").collect();
+        input.write_all(text.as_bytes()).unwrap();
+    }
+    (client, input)
+}
+
 #[test]
 fn lines_of_the_client_in_python_are_stored_once_while_the_daemon_is_killed() {
     let Some(script) = python() else { return };
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut mortal) = Mortal::start(engine, directory.path()) else { continue };
-        let mut command = Command::new("python3");
-        command.arg(&script).arg(mortal.address.to_string()).arg("python");
-        let mut client: Child =
-            command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut input = client.stdin.take().unwrap();
-        let parts = rounds() + 1;
-        for part in 0..parts {
-            if part > 0 {
-                // While the client sends what it has read.
-                mortal.restart();
-            }
-            let numbers = LINES * part / parts..LINES * (part + 1) / parts;
-            let text: String = numbers.map(|number| line(number) + "\n").collect();
-            input.write_all(text.as_bytes()).unwrap();
-        }
+        let (client, mut input) = pipe(&script, &mut mortal, rounds() + 1, Mortal::restart);
         input.write_all(b"no JSON\n").unwrap();
         drop(input);
         let output = client.wait_with_output().unwrap();
@@ -256,23 +265,14 @@ fn the_client_in_python_comes_to_another_daemon_and_back_and_loses_nothing() {
     for engine in ENGINES {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let Some(mut mortal) = Mortal::start(engine, directories[0].path()) else { continue };
-        let mut command = Command::new("python3");
-        command.arg(&script).arg(mortal.address.to_string()).arg("python");
-        let mut client = command.stdin(Stdio::piped()).spawn().unwrap();
-        let mut input = client.stdin.take().unwrap();
         let mut other = directories[1].path().to_owned();
-        let parts = 2 * rounds() + 1;
-        for part in 0..parts {
-            if part > 0 {
-                // While the client sends what it has read.
-                other = mortal.replace(other);
-            }
-            let numbers = LINES * part / parts..LINES * (part + 1) / parts;
-            let text: String = numbers.map(|number| line(number) + "\n").collect();
-            input.write_all(text.as_bytes()).unwrap();
-        }
+        let (client, input) = pipe(&script, &mut mortal, 2 * rounds() + 1, |mortal| {
+            other = mortal.replace(std::mem::take(&mut other));
+        });
         drop(input);
-        assert!(client.wait().unwrap().success());
+        let output = client.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && told.is_empty(), "{told}");
         none_is_lost(mortal, &other);
     }
 }
