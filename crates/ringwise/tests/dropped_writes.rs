@@ -6,7 +6,7 @@
 #[path = "shared/rings.rs"]
 mod rings;
 
-use std::time::Duration;
+use std::{sync::mpsc, time::Duration};
 
 use futures::{executor::block_on, future::poll_immediate};
 use rings::{places, real_places, simulated};
@@ -112,6 +112,45 @@ fn a_close_finds_nothing_left_of_a_dropped_write() {
                 drop(poll_immediate(Box::pin(file.write_at(bytes, 0))).await);
                 file.close().await.unwrap_or_else(|error| panic!("{}: {error}", place.name));
             }
+        });
+    }
+}
+
+/// A buffer that says when it is dropped, and then waits for a word.
+struct Held {
+    bytes: Box<[u8]>,
+    dropped: mpsc::Sender<()>,
+    word: mpsc::Receiver<()>,
+}
+
+// SAFETY: a box stays where it is when it is moved.
+unsafe impl StableBytes for Held {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.dropped.send(()).unwrap();
+        self.word.recv().unwrap();
+    }
+}
+
+/// It waited while the driver's thread looked at a dropped write elsewhere in the file, so it was not begun.
+#[test]
+fn a_write_that_overlaps_with_none_is_begun_when_it_is_polled() {
+    for place in real_places() {
+        block_on(async {
+            let file = place.create("file").await;
+            let ((dropped, is_dropped), (word, waits)) = (mpsc::channel(), mpsc::channel());
+            let held = Custom(Held { bytes: vec![1; MUCH].into(), dropped, word: waits });
+            drop(poll_immediate(Box::pin(file.write_at(held, 0))).await);
+            is_dropped.recv().unwrap();
+            drop_write(&file, vec![2; 100], MUCH as u64).await;
+            word.send(()).unwrap();
+            file.settled().await.unwrap();
+            assert!(place.read("file")[MUCH..] == [2; 100], "{}", place.name);
         });
     }
 }

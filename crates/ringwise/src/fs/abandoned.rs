@@ -39,7 +39,9 @@ pub(super) struct Abandoned {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those that may be in flight. Empty too while somebody looks at them.
+    /// Where those are that may be in flight.
+    ranges: Vec<Range<u64>>,
+    /// The same with their operations. Empty too while somebody looks at them.
     writes: Vec<Write>,
     is_looked_at: bool,
     /// Another caller came meanwhile, and has to look again.
@@ -55,6 +57,12 @@ struct Write {
     pending: Pending,
 }
 
+impl State {
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.ranges.iter().any(|other| other.start < range.end && range.start < other.end)
+    }
+}
+
 impl Abandoned {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
@@ -62,7 +70,10 @@ impl Abandoned {
 
     fn add(self: &Arc<Self>, range: Range<u64>, pending: Pending) {
         self.count.fetch_add(1, Ordering::AcqRel);
-        self.lock().writes.push(Write { range, pending });
+        let mut state = self.lock();
+        state.ranges.push(range.clone());
+        state.writes.push(Write { range, pending });
+        drop(state);
         // This frees those that have ended, with their buffers.
         let _ = self.poll(&EVERYWHERE, None);
     }
@@ -73,6 +84,10 @@ impl Abandoned {
         // A waker is a user's code, so it is cloned outside of the lock.
         let waiter = waiter.cloned();
         let mut state = self.lock();
+        // A write that has nobody to wait for begins at its first poll, also while somebody looks at others.
+        if !state.overlaps(range) {
+            return Poll::Ready(());
+        }
         let is_known = |own: &Waker| state.waiters.iter().any(|waiter| waiter.will_wake(own));
         let (known, fresh): (Vec<_>, Vec<_>) = waiter.into_iter().partition(is_known);
         state.waiters.extend(fresh);
@@ -90,23 +105,21 @@ impl Abandoned {
         let mut ended = Vec::new();
         writes.retain_mut(|write| match Pin::new(&mut write.pending).poll(&mut context) {
             Poll::Ready(done) => {
-                ended.push(done);
+                ended.push((write.range.clone(), done));
                 false
             }
             Poll::Pending => true,
         });
-        let overlaps = writes
-            .iter()
-            .any(|write| write.range.start < range.end && range.start < write.range.end);
         self.put_back(writes, ended);
-        if overlaps { Poll::Pending } else { Poll::Ready(()) }
+        if self.lock().overlaps(range) { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// Lets others look again. Memory and descriptors of what has ended are free before anybody is told, so
     /// that a close finds nothing that holds its file.
-    fn put_back(&self, writes: Vec<Write>, ended: Vec<Completion>) {
-        let failure = ended.iter().find_map(failure_of);
-        let told = Told { abandoned: self, writes, ended: ended.len(), failure };
+    fn put_back(&self, writes: Vec<Write>, ended: Vec<(Range<u64>, Completion)>) {
+        let failure = ended.iter().find_map(|(_, done)| failure_of(done));
+        let (ranges, ended): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+        let told = Told { abandoned: self, writes, ended: ranges, failure };
         drop(ended);
         drop(told);
     }
@@ -126,7 +139,8 @@ struct Told<'a> {
     abandoned: &'a Abandoned,
     /// Those that have not ended.
     writes: Vec<Write>,
-    ended: usize,
+    /// Where those were that have.
+    ended: Vec<Range<u64>>,
     failure: Option<Error>,
 }
 
@@ -136,13 +150,17 @@ impl Drop for Told<'_> {
         // Some may have been added meanwhile.
         self.writes.append(&mut state.writes);
         state.writes = std::mem::take(&mut self.writes);
+        for range in &self.ended {
+            let known = state.ranges.iter().position(|known| known == range);
+            known.map(|at| state.ranges.swap_remove(at));
+        }
         state.is_looked_at = false;
         let is_new = self.failure.is_some() && state.failure.is_none();
         if is_new {
             state.failure = self.failure.take();
         }
-        self.abandoned.count.fetch_sub(self.ended - usize::from(is_new), Ordering::AcqRel);
-        let is_news = std::mem::take(&mut state.has_missed) || self.ended > 0;
+        self.abandoned.count.fetch_sub(self.ended.len() - usize::from(is_new), Ordering::AcqRel);
+        let is_news = std::mem::take(&mut state.has_missed) || !self.ended.is_empty();
         let waiters = if is_news { std::mem::take(&mut state.waiters) } else { Vec::new() };
         drop(state);
         waiters.into_iter().for_each(|waiter| wake(Some(waiter)));
