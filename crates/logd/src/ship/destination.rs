@@ -10,14 +10,24 @@ use super::shipment::Shipment;
 #[derive(Debug)]
 pub(crate) struct Trouble(pub(crate) String);
 
+/// How far a destination has a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// The line to go on with.
+    pub(crate) line: u64,
+    /// When the line before it arrived, in milliseconds since 1970, if the destination knows it. Another line with that
+    /// number arrived at another time.
+    pub(crate) time_ms: Option<u64>,
+}
+
 /// The place to which the lines of one stream go.
 ///
 /// After an error the caller calls [`connect`](Self::connect) and sends all shipments again that were not acknowledged:
 /// the same ones, in the same order. A destination may have stored some of them.
 pub(crate) trait Destination {
     /// Connects. Shipments that were sent before are not in flight any more. A destination that knows what it has returns
-    /// the line to go on with.
-    fn connect(&mut self) -> Result<Option<u64>, Trouble>;
+    /// that.
+    fn connect(&mut self) -> Result<Option<Reached>, Trouble>;
 
     /// Sends a shipment, without waiting until it is stored.
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble>;

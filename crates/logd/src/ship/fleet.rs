@@ -172,13 +172,17 @@ fn check(stream: u32, cursor: u64, end: u64) -> Result<(), LogdError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ship::{destination::Trouble, shipment::Shipment, tests::World};
+    use crate::ship::{
+        destination::{Reached, Trouble},
+        shipment::Shipment,
+        tests::World,
+    };
 
     /// A broker that takes connections and answers nothing.
     struct Hanging;
 
     impl Destination for Hanging {
-        fn connect(&mut self) -> Result<Option<u64>, Trouble> {
+        fn connect(&mut self) -> Result<Option<Reached>, Trouble> {
             thread::sleep(Duration::from_secs(30));
             Err(Trouble("no answer".to_owned()))
         }

@@ -153,6 +153,22 @@ impl Follower {
         Ok(None)
     }
 
+    /// Returns when the next line arrived, in milliseconds since 1970. None means that it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    pub(crate) fn time_ms(mut self, durable: u64) -> Result<Option<u64>, LogdError> {
+        let line = self.next;
+        let Some(Found::Lines(piece)) = self.next(durable)? else { return Ok(None) };
+        let mut end = piece.first_line;
+        let is_of = |part: &&StoredPart| {
+            end += part.lines;
+            line < end
+        };
+        Ok(piece.parts.iter().find(is_of).map(|part| part.time_ms))
+    }
+
     /// Goes on with a line, because those before it are not there.
     fn miss(&mut self, until: u64) -> Found {
         Found::Missing(std::mem::replace(&mut self.next, until)..until)

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     cursor::Cursor,
-    destination::{Destination, Trouble},
+    destination::{Destination, Reached, Trouble},
     follower::{Follower, Found},
     progress::Progress,
     shipment::{Rest, Shipment},
@@ -108,8 +108,8 @@ impl<D: Destination> Lane<D> {
             if let Some(why) = &self.refusal {
                 return Err(Trouble(why.clone()));
             }
-            if let Some(line) = self.destination.connect()? {
-                self.go_on_with(line)?;
+            if let Some(reached) = self.destination.connect()? {
+                self.go_on_with(reached)?;
             }
             self.is_connected = true;
             if self.is_done() {
@@ -145,15 +145,16 @@ impl<D: Destination> Lane<D> {
     }
 
     /// Goes on with the line that the destination wants next: it has all lines before that, and no others.
-    fn go_on_with(&mut self, line: u64) -> Result<(), Trouble> {
+    fn go_on_with(&mut self, reached: Reached) -> Result<(), Trouble> {
+        let (line, stream) = (reached.line, self.stream);
         if self.agreed == Some(line) {
             return Ok(());
         }
-        let (stream, durable) = (self.stream, self.progress.durable());
-        if line > durable {
+        if let Some(what) = self.contradiction(reached)? {
             let why = format!(
-                "the destination has {line} lines of stream {stream}, and {durable} are stored: other segments were \
-                 here; restore them, or remove ship.cursor and directory.id to ship these lines under a new name"
+                "the destination has {line} lines of stream {stream}, and {what}: other segments were here, or are \
+                 elsewhere under the same name; restore them, or remove ship.cursor and directory.id to ship these \
+                 lines under a new name"
             );
             // Lines that come now would have the numbers of others.
             self.refusal = Some(why.clone());
@@ -177,6 +178,21 @@ impl<D: Destination> Lane<D> {
         self.progress.begin(line);
         self.has_backlog = false;
         Ok(())
+    }
+
+    /// Why the lines of the destination cannot be those of this directory. Nothing if they can.
+    fn contradiction(&self, reached: Reached) -> Result<Option<String>, Trouble> {
+        let durable = self.progress.durable();
+        if reached.line > durable {
+            return Ok(Some(format!("{durable} are stored")));
+        }
+        let Some((last, then)) = reached.line.checked_sub(1).zip(reached.time_ms) else {
+            return Ok(None);
+        };
+        let time_ms = self.follower.at(last).time_ms(durable);
+        let time_ms = time_ms.map_err(|error| Trouble(error.to_string()))?;
+        let other = time_ms.filter(|&time_ms| time_ms != then);
+        Ok(other.map(|_| format!("its line {last} is not the one here")))
     }
 
     /// The first line that is not acknowledged and not known to be gone.
@@ -277,12 +293,11 @@ impl<D: Destination> Lane<D> {
         self.is_connected = false;
         if self.progress.fail(&why) {
             let stream = self.stream;
-            log::remark(
-                "ship",
-                format_args!(
-                    "stream {stream}: {why}; lines wait in the segments, and it is tried again"
-                ),
-            );
+            let then = match self.refusal {
+                Some(_) => "nothing of the stream is shipped until a restart",
+                None => "lines wait in the segments, and it is tried again",
+            };
+            log::remark("ship", format_args!("stream {stream}: {why}; {then}"));
         }
         Turn::Failed(self.lengthen_pause())
     }

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, vec::IntoIter};
 
-use super::follower::Piece;
+use super::{destination::Reached, follower::Piece};
 use crate::disk::segment::format::record::StoredPart;
 
 /// The most bytes of lines, except that one line may be longer.
@@ -37,6 +37,11 @@ impl Shipment {
     /// Returns the number of the line after its last one.
     pub(crate) fn line_end(&self) -> u64 {
         self.first_line + self.lines
+    }
+
+    /// Returns how far a destination is that has it.
+    pub(crate) fn end(&self) -> Reached {
+        Reached { line: self.line_end(), time_ms: self.parts.last().map(|part| part.time_ms) }
     }
 
     /// Returns each line without its line feed, with its part.

@@ -20,7 +20,7 @@ use ringwise::{BackendChoice, Local};
 
 use super::{
     cursor::Cursor,
-    destination::{Destination, Trouble},
+    destination::{Destination, Reached, Trouble},
     follower::{Follower, Found},
     lane::{Lane, Turn},
     progress::{Progress, Streams},
@@ -211,7 +211,7 @@ impl Memory {
 }
 
 impl Destination for Memory {
-    fn connect(&mut self) -> Result<Option<u64>, Trouble> {
+    fn connect(&mut self) -> Result<Option<Reached>, Trouble> {
         self.in_flight.clear();
         self.call().map_or(Ok(None), |_| Err(Trouble("connect".to_owned())))
     }

@@ -1,7 +1,7 @@
 //! How far a stream is committed, as its progress topic says.
 //!
 //! Each transaction has one record in partition 0 of that topic, beside its lines: the key is the stream's name, the
-//! value is the next line. The topic is compacted, so the last record of each key stays. Only committed records count:
+//! value is the next line and when the one before it arrived: `1000 1795787471000`. The topic is compacted, so the last record of each key stays. Only committed records count:
 //! the broker says which transactions were aborted, and this leaves their records out.
 
 use std::{
@@ -14,7 +14,7 @@ use super::{
     messages::{Code, Edge, Fetched, Refused, fetch, fetched, list_offsets, offset},
     wire::Get,
 };
-use crate::ship::destination::Trouble;
+use crate::ship::destination::{Reached, Trouble};
 
 /// The partition of the progress topic that has all records.
 pub(super) const PARTITION: i32 = 0;
@@ -29,8 +29,8 @@ const CONTROL: i16 = 1 << 5;
 /// How far a stream is committed, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Position {
-    /// The next line, if there is a record.
-    pub(super) line: Option<u64>,
+    /// What the last record says, if there is one.
+    pub(super) reached: Option<Reached>,
     /// The offset up to which the topic was read. What comes later is newer.
     read: Option<i64>,
 }
@@ -65,10 +65,10 @@ impl Position {
                 }
                 Err(why) => return Err(refused(connection, topic, &why)),
             };
-            let (next, line) = scan(&fetched, key, at)
+            let (next, found) = scan(&fetched, key, at)
                 .map_err(|why| connection.trouble(&format!("topic {topic}: {why}")))?;
             // Lines only grow. A leader that was cut off may have older records.
-            self.line = self.line.max(line);
+            self.reached = [self.reached, found].into_iter().flatten().max_by_key(|it| it.line);
             if next > at {
                 since = Instant::now();
             } else if since.elapsed() > WAIT_TIME {
@@ -89,12 +89,30 @@ fn refused(connection: &Connection, topic: &str, why: &Refused) -> Trouble {
     connection.trouble(&format!("topic {topic} cannot be read: {why}"))
 }
 
-/// Reads batches. Returns the offset after the last one, and the last committed line of the key.
-fn scan(fetched: &Fetched, key: &[u8], from: i64) -> Result<(i64, Option<u64>), String> {
+/// The value of a record.
+pub(super) fn value(Reached { line, time_ms }: Reached) -> String {
+    match time_ms {
+        Some(time_ms) => format!("{line} {time_ms}"),
+        None => line.to_string(),
+    }
+}
+
+/// Reads a value. Older ones are a line only.
+fn parse(value: &[u8]) -> Option<Reached> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (line, time_ms) = match text.split_once(' ') {
+        Some((line, time_ms)) => (line, Some(time_ms.parse().ok()?)),
+        None => (text, None),
+    };
+    Some(Reached { line: line.parse().ok()?, time_ms })
+}
+
+/// Reads batches. Returns the offset after the last one, and what the last committed record of the key says.
+fn scan(fetched: &Fetched, key: &[u8], from: i64) -> Result<(i64, Option<Reached>), String> {
     let mut begins = fetched.aborted.clone();
     begins.sort_by_key(|(_, offset)| std::cmp::Reverse(*offset));
     let mut aborted = HashSet::new();
-    let (mut next, mut line) = (from, None);
+    let (mut next, mut reached) = (from, None);
     let mut rest = &fetched.batches[..];
     // The last batch may be there in part.
     while let Some(batch) = Batch::take(&mut rest)? {
@@ -107,10 +125,10 @@ fn scan(fetched: &Fetched, key: &[u8], from: i64) -> Result<(i64, Option<u64>), 
             aborted.remove(&batch.producer);
         } else if batch.attributes & TRANSACTIONAL == 0 || !aborted.contains(&batch.producer) {
             let found = batch.find(key).ok_or("a record is not understood")?;
-            line = found.or(line);
+            reached = found.or(reached);
         }
     }
-    Ok((next, line))
+    Ok((next, reached))
 }
 
 /// A batch as a broker sends it.
@@ -155,9 +173,9 @@ impl<'a> Batch<'a> {
         Some(Batch { last, attributes, producer, records: get, count })
     }
 
-    /// Finds the last line of a key. Nothing means that a record is not understood.
-    fn find(mut self, key: &[u8]) -> Option<Option<u64>> {
-        let mut line = None;
+    /// Finds the last record of a key. Nothing means that a record is not understood.
+    fn find(mut self, key: &[u8]) -> Option<Option<Reached>> {
+        let mut reached = None;
         for _ in 0..self.count {
             let mut record = Get(self.records.sized()?);
             record.i8()?;
@@ -166,10 +184,10 @@ impl<'a> Batch<'a> {
             let own = record.sized()?;
             let value = record.sized()?;
             if own == key {
-                line = Some(std::str::from_utf8(value).ok()?.parse().ok()?);
+                reached = Some(parse(value)?);
             }
         }
-        Some(line)
+        Some(reached)
     }
 }
 
@@ -192,24 +210,25 @@ mod tests {
 
     #[test]
     fn what_is_cut_is_left_and_what_is_damaged_is_told() {
-        let mut whole = Vec::new();
-        for (number, key, value) in [(0, "a/1", "5"), (1, "b/1", "7"), (2, "a/1", "9")] {
+        let (mut whole, mut ends) = (Vec::new(), Vec::new());
+        // A time came later to the values.
+        for (number, key, value) in [(0, "a/1", "5"), (1, "b/1", "7 60"), (2, "a/1", "9 70")] {
             let start = whole.len();
             encode_progress(&mut whole, (key.as_bytes(), value.as_bytes()), (PRODUCER, number));
             whole[start..start + 8].copy_from_slice(&i64::from(number).to_be_bytes());
+            ends.push(whole.len());
         }
-        let third = whole.len() / 3;
         for len in 0..=whole.len() {
-            let expected = match len / third {
+            let expected = match ends.iter().filter(|end| **end <= len).count() {
                 0 => (0, None),
-                1 => (1, Some(5)),
-                2 => (2, Some(5)),
-                _ => (3, Some(9)),
+                1 => (1, Some(Reached { line: 5, time_ms: None })),
+                2 => (2, Some(Reached { line: 5, time_ms: None })),
+                _ => (3, Some(Reached { line: 9, time_ms: Some(70) })),
             };
             assert_eq!(scan(&fetched(&whole[..len]), b"a/1", 0), Ok(expected), "{len}");
         }
         // Behind the length and the epoch of the leader a checksum covers everything.
-        for place in 16..third {
+        for place in 16..ends[0] {
             let mut spoilt = whole.clone();
             spoilt[place] ^= 1;
             let told = scan(&fetched(&spoilt), b"a/1", 0).unwrap_err();

@@ -18,7 +18,7 @@ use super::{
     transaction::{NO_PRODUCER, Place, SHIPMENTS_MAX, Transactions, patiently},
 };
 use crate::ship::{
-    destination::{Destination, Trouble},
+    destination::{Destination, Reached, Trouble},
     shipment::Shipment,
 };
 
@@ -172,9 +172,9 @@ impl Kafka {
         Ok(())
     }
 
-    /// Returns the line to go on with, if the progress topic says it.
-    fn line(&self) -> Option<u64> {
-        self.transactions.as_ref().and_then(Transactions::line)
+    /// Returns what is committed, if the progress topic says it.
+    fn reached(&self) -> Option<Reached> {
+        self.transactions.as_ref().and_then(Transactions::reached)
     }
 
     /// Connects again if nothing was sent for long. Nothing is in flight then.
@@ -183,10 +183,10 @@ impl Kafka {
         if !self.in_flight.is_empty() || is_open || self.used.elapsed() <= FRESH_TIME {
             return Ok(());
         }
-        let before = self.line();
+        let before = self.reached();
         self.open()?;
-        match self.line() {
-            line if line == before => Ok(()),
+        match self.reached() {
+            reached if reached == before => Ok(()),
             _ => Err(Trouble("kafka: another daemon shipped lines of this stream".to_owned())),
         }
     }
@@ -236,12 +236,12 @@ fn not_connected() -> Trouble {
 }
 
 impl Destination for Kafka {
-    fn connect(&mut self) -> Result<Option<u64>, Trouble> {
+    fn connect(&mut self) -> Result<Option<Reached>, Trouble> {
         self.connection = None;
         self.in_flight.clear();
         self.sent = self.stored;
         self.open()?;
-        Ok(self.line())
+        Ok(self.reached())
     }
 
     fn send(&mut self, shipment: &Shipment) -> Result<(), Trouble> {

@@ -23,9 +23,12 @@ use super::{
     batch::{self, Producer},
     link::{self, Connection, Security},
     messages::{self, Refused, Stored},
-    position::{PARTITION, Position},
+    position::{self, PARTITION, Position},
 };
-use crate::ship::{destination::Trouble, shipment::Shipment};
+use crate::ship::{
+    destination::{Reached, Trouble},
+    shipment::Shipment,
+};
 
 /// A transaction is committed when it is so old, or has so many shipments.
 const COMMIT_TIME: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 100 });
@@ -69,7 +72,7 @@ struct Session {
 struct Open {
     since: Instant,
     shipments: usize,
-    line_end: u64,
+    end: Reached,
 }
 
 impl Transactions {
@@ -89,9 +92,10 @@ impl Transactions {
         &self.id
     }
 
-    /// Returns the line to go on with, as far as it is known.
-    pub(super) fn line(&self) -> Option<u64> {
-        self.position.line.map(|line| line.max(self.least))
+    /// Returns what is committed, as far as it is known.
+    pub(super) fn reached(&self) -> Option<Reached> {
+        let least = Reached { line: self.least, time_ms: None };
+        self.position.reached.map(|own| if own.line < least.line { least } else { own })
     }
 
     /// Ends what was open. Returns the producer. The line to go on with is known after that.
@@ -120,11 +124,11 @@ impl Transactions {
                 let request = messages::add_partitions((&self.id, session.producer), &partitions);
                 let why = "it begins no transaction";
                 patiently(&mut session.coordinator, &request, why, messages::added)?;
-                none.insert(Open { since: Instant::now(), shipments: 0, line_end: 0 })
+                none.insert(Open { since: Instant::now(), shipments: 0, end: Reached::default() })
             }
         };
         open.shipments += 1;
-        open.line_end = shipment.line_end();
+        open.end = shipment.end();
         Ok(())
     }
 
@@ -143,7 +147,7 @@ impl Transactions {
         let Some(open) = session.open.take() else { return Ok(0) };
         let (producer, id) = (session.producer, Some(&*self.id));
         let mut request = Vec::new();
-        let value = open.line_end.to_string();
+        let value = position::value(open.end);
         let record = (self.key.as_bytes(), value.as_bytes());
         messages::produce(&mut request, (id, &self.topic, PARTITION), store, |out| {
             batch::encode_progress(out, record, (producer, session.written));
@@ -156,7 +160,7 @@ impl Transactions {
         let request = messages::commit(&self.id, producer);
         let why = "it does not commit";
         patiently(&mut session.coordinator, &request, why, messages::committed)?;
-        self.position.line = Some(open.line_end);
+        self.position.reached = Some(open.end);
         Ok(open.shipments)
     }
 }

@@ -4,12 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::disk::segment::{format::name::Part, reading::source::streams};
 use crate::ship::{
     kafka::{
         Delivery,
         mock::{FaultsBeside, State},
     },
     lane::{Lane, Turn},
+    tests::STREAM,
 };
 
 const WRITES: usize = 30;
@@ -44,7 +46,8 @@ fn check(world: &World, broker: &Broker, what: &str) {
     let progress = state.committed("logs-progress").remove(&0).unwrap();
     let last = progress.last().unwrap();
     assert_eq!(last.key.as_deref(), Some(&b"00ff/4"[..]), "{what}");
-    assert_eq!(last.value, world.lines.len().to_string().into_bytes(), "{what}");
+    let value = String::from_utf8_lossy(&last.value);
+    assert!(value.starts_with(&format!("{} ", world.lines.len())), "{what}: {value}");
 }
 
 /// Ships until all is committed, with the pauses that the lane wants.
@@ -292,8 +295,61 @@ fn progress_beyond_what_is_stored_is_told() {
     while emptied.lines.len() <= lines {
         emptied.write();
     }
+    refuses(&emptied, &mut lane);
+}
+
+/// Checks that nothing is shipped, however often it is tried.
+fn refuses(world: &World, lane: &mut Lane<Kafka>) {
     for _ in 0..3 {
         assert!(matches!(lane.turn(std::time::Duration::ZERO), Turn::Failed(_)));
     }
-    assert_eq!(emptied.progress().shipped_lines.load(Ordering::Relaxed), 0);
+    assert_eq!(world.progress().shipped_lines.load(Ordering::Relaxed), 0);
+}
+
+/// It was restored from a backup, and has grown beyond what is committed before a restart. Or it is a copy, and both are
+/// used. The lines up to the committed number used to be left out.
+#[test]
+fn other_lines_with_the_numbers_of_committed_ones_are_told() {
+    let broker = broker(None, None);
+    let mut world = World::new(5);
+    (0..9).for_each(|_| world.write());
+    complete(&mut world.lane(exactly_once(&broker, 0)));
+    let lines = world.lines.len();
+    // No batch of the other directory arrives in the millisecond of the last one here.
+    thread::sleep(std::time::Duration::from_millis(2));
+    let mut restored = World::new(6);
+    while restored.lines.len() <= lines {
+        restored.write();
+    }
+    let mut lane = restored.lane(exactly_once(&broker, 0));
+    refuses(&restored, &mut lane);
+    let told = restored.progress().last_error();
+    let expected = format!(
+        "the destination has {lines} lines of stream 0, and its line {} is not the one here",
+        lines - 1
+    );
+    assert!(told.contains(&expected), "{told}");
+    // The first directory goes on.
+    world.write();
+    complete(&mut world.lane(exactly_once(&broker, 0)));
+    check(&world, &broker, "the first directory");
+}
+
+/// Retention has removed the last committed line, so that there is nothing to compare with.
+#[test]
+fn a_stream_without_its_last_committed_line_goes_on() {
+    let broker = broker(None, None);
+    let mut world = World::new(5);
+    (0..9).for_each(|_| world.write());
+    complete(&mut world.lane(exactly_once(&broker, 0)));
+    world.restart();
+    let before = streams(world.directory.path()).unwrap().remove(&STREAM).unwrap();
+    world.write();
+    for serial in before {
+        for part in [Part::Data, Part::Index] {
+            std::fs::remove_file(world.directory.path().join(STREAM.file(serial, part))).unwrap();
+        }
+    }
+    complete(&mut world.lane(exactly_once(&broker, 0)));
+    check(&world, &broker, "after retention");
 }
