@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
     sync::Arc,
     time::Duration,
 };
@@ -10,14 +9,15 @@ use std::{
 use ringwise_measure::plain;
 use rustls::ClientConfig;
 
-use super::transport::{Transport, reason};
+use super::{
+    socket::Socket,
+    transport::{Transport, reason},
+};
 use crate::ship::{destination::Trouble, kafka::wire::Get};
 
-/// How long a connection may take to be made.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// The longest answer that is read. Answers to a producer are much shorter.
 const ANSWER_BYTES_MAX: i32 = 16 << 20;
-/// How long an answer may take, and a request to be sent.
+/// How long a whole answer may take, a request to be sent, and hands to be shaken.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 /// What is said of a connection that ended.
@@ -43,12 +43,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT`. No read and no write on it waits longer than [`ANSWER_TIME`].
+    /// Connects to `HOST:PORT`.
     pub(crate) fn open(
         broker: &str,
         tls: Option<Arc<ClientConfig>>,
     ) -> Result<Connection, Trouble> {
-        let socket = connect(broker).map_err(|error| trouble(broker, &plain(&error)))?;
+        let socket = Socket::connect(broker);
+        let mut socket = socket.map_err(|error| trouble(broker, &plain(&error)))?;
+        socket.give(ANSWER_TIME);
         let transport = match tls {
             None => Transport::Plain(socket),
             Some(config) => {
@@ -85,6 +87,7 @@ impl Connection {
         request[..4].copy_from_slice(&length.to_be_bytes());
         request[8..12].copy_from_slice(&self.next.to_be_bytes());
         self.next = self.next.wrapping_add(1);
+        self.transport.give(ANSWER_TIME);
         let sent = self.transport.write_all(request).and_then(|()| self.transport.flush());
         sent.map_err(|error| self.failed(&error))
     }
@@ -96,6 +99,7 @@ impl Connection {
 
     /// Receives the next answer, without its head.
     pub(crate) fn receive(&mut self) -> Result<Vec<u8>, Trouble> {
+        self.transport.give(ANSWER_TIME);
         let mut length = [0; 4];
         self.transport.read_exact(&mut length).map_err(|error| self.failed(&error))?;
         let length = i32::from_be_bytes(length);
@@ -120,21 +124,4 @@ impl Connection {
         self.send(&mut request.to_vec())?;
         self.receive()
     }
-}
-
-/// Connects a socket.
-fn connect(broker: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in broker.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                socket.set_write_timeout(Some(ANSWER_TIME))?;
-                socket.set_read_timeout(Some(ANSWER_TIME))?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

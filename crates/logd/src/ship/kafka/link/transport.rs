@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, BufRead, Read, Write},
-    net::TcpStream,
     sync::Arc,
     time::Duration,
 };
@@ -13,16 +12,18 @@ use rustls::{
     pki_types::ServerName,
 };
 
+use super::socket::Socket;
+
 /// A connected socket.
 pub(super) enum Transport {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Socket),
+    Tls(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
 impl Transport {
     /// Shakes hands with a broker of this name, and verifies its certificate.
     pub(super) fn secure(
-        mut socket: TcpStream,
+        mut socket: Socket,
         host: &str,
         config: Arc<ClientConfig>,
     ) -> Result<Transport, String> {
@@ -34,6 +35,9 @@ impl Transport {
             let done = connection.complete_io(&mut socket);
             done.map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => NO_TLS.to_owned(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    "no answer in time".to_owned()
+                }
                 _ => reason(&error),
             })?;
         }
@@ -44,22 +48,21 @@ impl Transport {
         matches!(self, Transport::Tls(_))
     }
 
-    fn socket(&self) -> &TcpStream {
+    /// Gives this time to what follows, together.
+    pub(super) fn give(&mut self, time: Duration) {
         match self {
-            Transport::Plain(socket) => socket,
-            Transport::Tls(stream) => &stream.sock,
+            Transport::Plain(socket) => socket.give(time),
+            Transport::Tls(stream) => stream.sock.give(time),
         }
     }
 
     /// Whether bytes can be read within this time. A connection that ended is an error.
     pub(super) fn wait(&mut self, wait: Duration) -> io::Result<bool> {
-        let patience = self.socket().read_timeout()?;
-        self.socket().set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
+        self.give(wait);
         let found = match self {
-            Transport::Plain(socket) => socket.peek(&mut [0]),
+            Transport::Plain(socket) => socket.peek(),
             Transport::Tls(stream) => stream.fill_buf().map(<[u8]>::len),
         };
-        self.socket().set_read_timeout(patience)?;
         match found {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),
