@@ -79,14 +79,14 @@ pub(crate) struct Replay {
 
 impl Engine for Replay {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let files = self.place.open().map_err(|error| Failure::Io(format!("replay: {error}")))?;
         if let Way::Tasks(by) = self.way {
+            let files = self.place.open();
+            let files = files.map_err(|error| Failure::Io(format!("replay: {error}")))?;
             let prepared = tasks::Prepared::new(by, files)?;
             let window = start.ready()?;
             let done = prepared.run(&self.script.threads, (job, window), self.pace)?;
             return Ok(tally(job, &window, done));
         }
-        let files: Vec<Descriptor> = files.into_iter().map(Descriptor::from).collect();
         let threads: Vec<&[Step]> = self.script.threads.iter().map(|steps| &steps[..]).collect();
         let crews: Vec<&[&[Step]]> = match self.way {
             Way::OneRing => vec![&threads[..]],
@@ -102,7 +102,7 @@ impl Engine for Replay {
                 let crew = Crew {
                     threads,
                     is_ring: self.is_ring(threads),
-                    files: &files,
+                    files: self.place.files(),
                     job,
                     pace: self.pace,
                 };

@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ringwise::Descriptor;
 use ringwise_measure::{filesystem::Filesystem, quantity::bytes_text};
 use rustix::{
     fs::Advice,
@@ -35,6 +36,7 @@ pub(crate) struct Place {
     root: PathBuf,
     bodies: Vec<Body>,
     handles: Vec<Handle>,
+    files: Vec<Descriptor>,
     /// Dropped after the files are removed.
     _directory: Directory,
 }
@@ -62,12 +64,14 @@ impl Place {
                 bytes_text(free)
             )));
         }
-        allow_descriptors(script.handles.len() as u64 + OTHER_DESCRIPTORS)?;
+        // Those of the place, and those that tasks open.
+        allow_descriptors(2 * script.handles.len() as u64 + OTHER_DESCRIPTORS)?;
         let directory = Directory::open(parent, false)?;
         let root = directory.path().join(format!("replay-{}", std::process::id()));
         fs::create_dir(&root).map_err(|error| LabError::on("making", &root, &error))?;
         let (bodies, handles) = (script.bodies.clone(), script.handles.clone());
-        let place = Place { root, bodies, handles, _directory: directory };
+        let files = Vec::new();
+        let mut place = Place { root, bodies, handles, files, _directory: directory };
         for index in 0..place.bodies.len() {
             let path = place.path(index);
             place.fill(index, &path).map_err(|error| LabError::on("writing", &path, &error))?;
@@ -75,6 +79,8 @@ impl Place {
         // Once for all of them: an fsync(2) of each waits for the device each time.
         let sync = File::open(&place.root).and_then(|root| Ok(rustix::fs::syncfs(root)?));
         sync.map_err(|error| LabError::on("writing", &place.root, &error))?;
+        let files = place.open().map_err(|error| LabError::on("opening", &place.root, &error))?;
+        place.files = files.into_iter().map(Descriptor::from).collect();
         Ok(place)
     }
 
@@ -139,11 +145,17 @@ impl Place {
         Ok(())
     }
 
+    /// The open files, one for each handle. They are the same in all samples: a recorder beside the replay looks up
+    /// each descriptor that it does not know, which takes the processor from the device's kernel threads.
+    pub fn files(&self) -> &[Descriptor] {
+        &self.files
+    }
+
     /// Opens all files as the trace says, one for each handle.
     ///
     /// # Errors
     ///
-    /// What open(2) reports, with the path.
+    /// What open(2) reports.
     pub fn open(&self) -> io::Result<Vec<File>> {
         let open = |handle: &Handle| {
             let flags = handle.flags;
