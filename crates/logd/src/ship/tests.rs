@@ -136,7 +136,7 @@ impl World {
         self.storage = Storage::open(&self.shared, 0, limits()).unwrap();
     }
 
-    fn pack_all(&mut self) {
+    pub(crate) fn pack_all(&mut self) {
         for serial in streams(self.directory.path()).unwrap().remove(&STREAM).unwrap_or_default() {
             let one = (STREAM, serial);
             // The last segment is not sealed, and stays.
