@@ -30,6 +30,7 @@ pub(crate) struct Uploads {
     pub(crate) errors: AtomicU64,
     pub(crate) lost_segments: AtomicU64,
     is_away: AtomicBool,
+    last_error: Mutex<String>,
 }
 
 impl Uploads {
@@ -56,8 +57,9 @@ impl Uploads {
     }
 
     /// An upload failed. True means that the store was not away before.
-    pub(crate) fn fail(&self) -> bool {
+    pub(crate) fn fail(&self, error: &str) -> bool {
         self.errors.fetch_add(1, Ordering::Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
         !self.is_away.swap(true, Ordering::Relaxed)
     }
 
@@ -69,6 +71,11 @@ impl Uploads {
     /// Whether the last upload failed.
     pub(crate) fn is_away(&self) -> bool {
         self.is_away.load(Ordering::Relaxed)
+    }
+
+    /// Returns the last error. It is empty if there was none.
+    pub(crate) fn last_error(&self) -> String {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn waiting_segments(&self) -> u64 {

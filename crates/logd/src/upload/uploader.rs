@@ -262,7 +262,7 @@ impl Work {
 
     fn fail(&mut self, segment: Segment, Trouble(why): &Trouble) -> Turn {
         *self.failures.entry(segment).or_default() += 1;
-        if self.uploads.fail() {
+        if self.uploads.fail(why) {
             let remedy = "segments stay here, and logd tries again";
             log::remark("upload", format_args!("{}: {why}; {remedy}", self.place));
         }

@@ -72,6 +72,14 @@ fn a_store_that_is_away_holds_nothing_up_and_is_told_once() {
     wait_until("segments that wait", || figure("waiting_segments") == 4);
     wait_until("failures", || figure("errors_total") >= 2 && figure("oldest_seconds") >= 1);
     assert_eq!((figure("away"), figure("segments_total")), (1, 0));
+    let shown = ask(&page, "/");
+    let (_, table) = shown.split_once("id=\"uploads\"").unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    for part in
+        ["<td>0<td>0 B<td>4<td>", "<td class=\"bad\">", "is no directory: make it, or mount"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
     assert!(figure("waiting_bytes") > 4 * 64);
     assert_eq!(not_uploaded(directory.path()).len(), 4, "they are kept");
     fs::create_dir(&store).unwrap();

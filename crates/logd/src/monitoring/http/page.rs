@@ -24,6 +24,7 @@ use crate::{
         stats::Stats,
     },
     ship::progress::Streams,
+    upload::progress::Uploads,
 };
 
 const STYLE: &str = "
@@ -120,6 +121,9 @@ fn html(monitor: &Monitor, sample: &Sample, (nonce, reload): (&str, &str), lines
     refusals(&mut html, &sample.sum());
     if let Some(streams) = &facts.shipped {
         shipping(&mut html, streams);
+    }
+    if let Some(uploads) = &facts.uploads {
+        uploading(&mut html, uploads);
     }
     segments(&mut html, &facts.directory);
     html.push_str("</div>\n");
@@ -223,6 +227,26 @@ fn shipping(html: &mut String, streams: &Streams) {
             escaped(&progress.last_error()),
         );
     }
+    html.push_str(TABLE_END);
+}
+
+fn uploading(html: &mut String, uploads: &Uploads) {
+    let columns = "<th>uploaded segments<th>uploaded<th>waiting segments<th>waiting<th>oldest waits\
+                   <th>lost segments<th>errors<th>last error";
+    table(html, "uploads", "Uploads", columns);
+    let _ = writeln!(
+        html,
+        "<tr><td>{}<td>{}<td>{}<td>{}<td>{} s<td>{}<td>{}<td class=\"{}\">{}</tr>",
+        uploads.segments.load(Ordering::Relaxed),
+        bytes_text(uploads.bytes.load(Ordering::Relaxed)),
+        uploads.waiting_segments(),
+        bytes_text(uploads.waiting_bytes()),
+        uploads.oldest_seconds(),
+        uploads.lost_segments.load(Ordering::Relaxed),
+        uploads.errors.load(Ordering::Relaxed),
+        if uploads.is_away() { "bad" } else { "" },
+        escaped(&uploads.last_error()),
+    );
     html.push_str(TABLE_END);
 }
 
