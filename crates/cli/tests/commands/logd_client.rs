@@ -8,7 +8,11 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -90,13 +94,33 @@ fn kill_under(mortal: &mut Mortal, client: &Client) {
     at_moments(rounds(), client, || mortal.restart());
 }
 
-/// Does something at so many moments while the client's lines are being stored.
+/// Does something at so many moments while the client's lines are being stored, each time over a new connection.
 fn at_moments(count: usize, client: &Client, mut act: impl FnMut()) {
-    for moment in 1..=count {
-        let upto = (LINES * moment / (count + 1)) as u64;
-        wait_until("lines are acknowledged", || client.stats().acknowledged_lines >= upto);
+    let (mut connections, mut upto) = (0, 0);
+    for _ in 0..count {
+        upto += (LINES / (count + 1)) as u64;
+        wait_until("lines are acknowledged over a new connection", || {
+            let now = client.stats();
+            now.connections > connections && now.acknowledged_lines >= upto
+        });
+        let before = client.stats();
+        (connections, upto) = (before.connections, before.acknowledged_lines);
         act();
     }
+}
+
+/// The numbers of the lines to send: so many, and more until it is enough.
+fn numbers(least: usize, is_enough: &AtomicBool) -> impl Iterator<Item = usize> {
+    (0..).take_while(move |number| *number < least || !is_enough.load(Ordering::Relaxed))
+}
+
+/// Sends lines in a thread until it is enough; gives their number.
+fn send(client: &Client, is_enough: &Arc<AtomicBool>) -> JoinHandle<usize> {
+    let (client, is_enough) = (client.clone(), is_enough.clone());
+    std::thread::spawn(move || {
+        let send = |number| assert_eq!(client.send(line(number)).unwrap(), Some(number as u64 + 1));
+        numbers(LINES, &is_enough).map(send).count()
+    })
 }
 
 /// The lines are the expected ones, in their order.
@@ -115,19 +139,16 @@ fn lines_of_a_thread_are_stored_once_while_the_daemon_is_killed() {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut mortal) = Mortal::start(engine, directory.path()) else { continue };
         let client = mortal.client("thread").memory(2 << 20).start().unwrap();
-        let sender = client.clone();
-        let sending = std::thread::spawn(move || {
-            for number in 0..LINES {
-                assert_eq!(sender.send(line(number)).unwrap(), Some(number as u64 + 1));
-            }
-        });
+        let is_enough = Arc::default();
+        let sending = send(&client, &is_enough);
         kill_under(&mut mortal, &client);
-        sending.join().unwrap();
+        is_enough.store(true, Ordering::Relaxed);
+        let sent = sending.join().unwrap();
         client.close(PATIENCE).unwrap();
         let stats = client.stats();
         assert!(stats.connections as usize > rounds(), "{stats:?}");
-        assert_eq!((stats.acknowledged_lines, stats.forgotten_lines), (LINES as u64, 0));
-        same(&mortal.end(), (0..LINES).map(line));
+        assert_eq!((stats.acknowledged_lines, stats.forgotten_lines), (sent as u64, 0));
+        same(&mortal.end(), (0..sent).map(line));
     }
 }
 
@@ -139,44 +160,51 @@ fn lines_of_tasks_are_stored_once_while_the_daemon_is_killed() {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut mortal) = Mortal::start(engine, directory.path()) else { continue };
         let client = mortal.client("tasks").memory(2 << 20).start().unwrap();
+        let is_enough = Arc::<AtomicBool>::default();
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
-                let client = client.clone();
+                let (client, is_enough) = (client.clone(), is_enough.clone());
                 runtime.spawn(async move {
-                    for number in 0..LINES / TASKS {
+                    let mut sent = 0;
+                    for number in numbers(LINES / TASKS, &is_enough) {
                         client.send_async(format!("[{task},{number}]")).await.unwrap();
+                        sent = number + 1;
                     }
+                    sent
                 })
             })
             .collect();
         kill_under(&mut mortal, &client);
-        runtime.block_on(async {
+        is_enough.store(true, Ordering::Relaxed);
+        let sent = runtime.block_on(async {
+            let mut sent = Vec::new();
             for task in tasks {
-                task.await.unwrap();
+                sent.push(task.await.unwrap());
             }
             tokio::time::timeout(PATIENCE, client.close_async()).await.unwrap().unwrap();
+            sent
         });
         let lines = mortal.end();
-        assert_eq!(lines.len(), LINES);
-        for task in 0..TASKS {
+        assert_eq!(lines.len(), sent.iter().sum::<usize>());
+        for (task, sent) in sent.into_iter().enumerate() {
             let begin = format!("[{task},");
             let own: Vec<String> =
                 lines.iter().filter(|line| line.starts_with(&begin)).cloned().collect();
-            same(&own, (0..LINES / TASKS).map(|number| format!("[{task},{number}]")));
+            same(&own, (0..sent).map(|number| format!("[{task},{number}]")));
         }
     }
 }
 
 /// Each line is in one of the directories, or in both.
 #[track_caller]
-fn none_is_lost(mortal: Mortal, other: &Path) {
+fn none_is_lost(mortal: Mortal, other: &Path, sent: usize) {
     let mut found = mortal.end();
     found.append(&mut cat(&[], other));
     found.sort();
     found.dedup();
-    let mut expected: Vec<_> = (0..LINES).map(line).collect();
+    let mut expected: Vec<_> = (0..sent).map(line).collect();
     expected.sort();
-    assert_eq!(found.len(), LINES);
+    assert_eq!(found.len(), sent);
     assert!(found == expected);
 }
 
@@ -191,19 +219,16 @@ fn a_client_that_comes_to_another_daemon_and_back_loses_nothing() {
             *counted.lock().unwrap() += usize::from(matches!(event, Event::Moved { .. }));
         });
         let client = client.start().unwrap();
-        let sender = client.clone();
-        let sending = std::thread::spawn(move || {
-            for number in 0..LINES {
-                sender.send(line(number)).unwrap();
-            }
-        });
+        let is_enough = Arc::default();
+        let sending = send(&client, &is_enough);
         let rounds = 2 * rounds();
         let mut other = directories[1].path().to_owned();
         at_moments(rounds, &client, || other = mortal.replace(std::mem::take(&mut other)));
-        sending.join().unwrap();
+        is_enough.store(true, Ordering::Relaxed);
+        let sent = sending.join().unwrap();
         client.close(PATIENCE).unwrap();
         assert_eq!((*moves.lock().unwrap(), client.stats().forgotten_lines), (rounds, 0));
-        none_is_lost(mortal, &other);
+        none_is_lost(mortal, &other, sent);
     }
 }
 
@@ -273,7 +298,7 @@ fn the_client_in_python_comes_to_another_daemon_and_back_and_loses_nothing() {
         let output = client.wait_with_output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && told.is_empty(), "{told}");
-        none_is_lost(mortal, &other);
+        none_is_lost(mortal, &other, LINES);
     }
 }
 
