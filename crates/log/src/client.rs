@@ -119,7 +119,8 @@ impl Client {
         self.handle.shared.push_async(line.as_ref(), self.handle.at_limit).await
     }
 
-    /// Waits until all lines that were sent before are acknowledged. Rejected lines are acknowledged too.
+    /// Waits until all lines that were sent before are acknowledged. Rejected lines are acknowledged too, and their
+    /// [events](crate::Builder::on_event) come before this returns.
     ///
     /// # Errors
     ///

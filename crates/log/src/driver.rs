@@ -231,15 +231,18 @@ impl Connection<'_> {
         let taken = session.input(bytes);
         let events = session.events();
         let is_new = !was_open && session.stats().is_connected;
-        if is_new || matches!(taken, Ok(true)) {
-            self.shared.progressed(state);
-        } else {
-            drop(state);
-        }
+        // Who waits for lines is told of them first.
+        state.is_telling = !events.is_empty();
+        drop(state);
+        events.iter().for_each(|event| self.shared.tell(event));
         if is_new {
             self.shared.note_connection();
         }
-        events.iter().for_each(|event| self.shared.tell(event));
+        let mut state = self.shared.lock();
+        state.is_telling = false;
+        if is_new || matches!(taken, Ok(true)) || !events.is_empty() {
+            self.shared.progressed(state);
+        }
         taken
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct State {
     /// When something came last, or when the daemon began to owe an answer.
     pub(crate) heard: Instant,
     is_driver_waiting: bool,
+    /// What came last is being told to the program.
+    pub(crate) is_telling: bool,
 }
 
 impl State {
@@ -89,10 +91,11 @@ impl State {
     }
 
     fn is_acknowledged(&self, line: u64) -> bool {
-        match &self.session {
+        let is_there = match &self.session {
             Some(session) => session.places().acknowledged >= line,
             None => self.last_stats.waiting_lines == 0,
-        }
+        };
+        is_there && !self.is_telling
     }
 
     pub(crate) fn count_dropped(&mut self) {
@@ -177,6 +180,7 @@ impl Shared {
                 is_tls_waiting: false,
                 heard: Instant::now(),
                 is_driver_waiting: false,
+                is_telling: false,
             }),
             work: Condvar::new(),
             progress: Condvar::new(),

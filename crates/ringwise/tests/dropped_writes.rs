@@ -6,7 +6,11 @@
 #[path = "shared/rings.rs"]
 mod rings;
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::mpsc,
+    thread::{self, ThreadId},
+    time::Duration,
+};
 
 use futures::{executor::block_on, future::poll_immediate};
 use rings::{places, real_places, simulated};
@@ -97,7 +101,7 @@ unsafe impl StableBytes for Slow {
 
 impl Drop for Slow {
     fn drop(&mut self) {
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -116,10 +120,11 @@ fn a_close_finds_nothing_left_of_a_dropped_write() {
     }
 }
 
-/// A buffer that says when it is dropped, and then waits for a word.
+/// A buffer that says when another thread drops it, and then waits for a word.
 struct Held {
     bytes: Box<[u8]>,
-    dropped: mpsc::Sender<()>,
+    owner: ThreadId,
+    dropped: mpsc::Sender<bool>,
     word: mpsc::Receiver<()>,
 }
 
@@ -132,23 +137,42 @@ unsafe impl StableBytes for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.dropped.send(()).unwrap();
-        self.word.recv().unwrap();
+        let is_elsewhere = thread::current().id() != self.owner;
+        self.dropped.send(is_elsewhere).unwrap();
+        if is_elsewhere {
+            self.word.recv().unwrap();
+        }
     }
 }
 
-/// It waited while the driver's thread looked at a dropped write elsewhere in the file, so it was not begun.
+/// A buffer, how it says that it is dropped, and how it is given the word.
+fn held(bytes: Vec<u8>) -> (Custom<Held>, mpsc::Receiver<bool>, mpsc::Sender<()>) {
+    let ((dropped, is_dropped), (word, waits)) = (mpsc::channel(), mpsc::channel());
+    let owner = thread::current().id();
+    (Custom(Held { bytes: bytes.into(), owner, dropped, word: waits }), is_dropped, word)
+}
+
+/// It waited while the driver's thread looked at a dropped write elsewhere in the file, so it was not begun. And nobody
+/// looked at it afterwards, so that its buffer stayed.
 #[test]
 fn a_write_that_overlaps_with_none_is_begun_when_it_is_polled() {
     for place in real_places() {
         block_on(async {
             let file = place.create("file").await;
-            let ((dropped, is_dropped), (word, waits)) = (mpsc::channel(), mpsc::channel());
-            let held = Custom(Held { bytes: vec![1; MUCH].into(), dropped, word: waits });
-            drop(poll_immediate(Box::pin(file.write_at(held, 0))).await);
-            is_dropped.recv().unwrap();
-            drop_write(&file, vec![2; 100], MUCH as u64).await;
-            word.send(()).unwrap();
+            loop {
+                let (first, is_dropped, word) = held(vec![1; MUCH]);
+                drop(poll_immediate(Box::pin(file.write_at(first, 0))).await);
+                if !is_dropped.recv().unwrap() {
+                    // It had ended before its future was dropped.
+                    continue;
+                }
+                let (second, is_freed, goes_on) = held(vec![2; 100]);
+                goes_on.send(()).unwrap();
+                drop(poll_immediate(Box::pin(file.write_at(second, MUCH as u64))).await);
+                word.send(()).unwrap();
+                is_freed.recv_timeout(Duration::from_secs(20)).expect("its buffer is freed");
+                break;
+            }
             file.settled().await.unwrap();
             assert!(place.read("file")[MUCH..] == [2; 100], "{}", place.name);
         });
@@ -190,7 +214,7 @@ fn all_who_wait_are_told() {
             block_on(drop_write(&file, vec![3; MUCH / 4], 0));
             let wait = |gives_up: bool| {
                 let file = file.clone();
-                std::thread::spawn(move || {
+                thread::spawn(move || {
                     if gives_up {
                         drop(block_on(poll_immediate(Box::pin(file.settled()))));
                     } else {

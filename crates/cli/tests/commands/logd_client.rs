@@ -395,6 +395,8 @@ fn rejected_lines_are_told_and_a_newer_client_takes_the_name() {
     let tell = told.clone();
     let first = mortal.client("web").on_event(move |event| {
         if let Event::Rejected { line, reason, .. } = event {
+            // A flush waits for it.
+            std::thread::sleep(Duration::from_millis(50));
             tell.lock().unwrap().push((*line, reason.clone()));
         }
     });

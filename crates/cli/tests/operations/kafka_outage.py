@@ -3,10 +3,11 @@
     python3 kafka_outage.py target/release/ringwise JARS [LINES/S [FLAGS OF LOGD...]]
 
 JARS is the directory that Maven fills from crates/cli/tests/kafka/pom.xml (dependency:copy-dependencies). The broker,
-logd and the load share this machine's processors and disk. The load goes on until the last line that waited is in Kafka,
-or for 66 s after the broker is back. At the end everything that was stored has to be in Kafka.
+logd and the load share this machine's processors and disk. The load goes on until less than a tenth of a second's lines
+wait, or for 66 s after the broker takes lines again. At the end everything that was stored has to be in Kafka.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -62,6 +63,8 @@ class Broker:
         )
         self.tool("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(self.properties))
         self.start()
+
+    def make_topics(self):
         for topic, partitions in ("logs", PARTITIONS), ("logs-progress", 1):
             self.tool(
                 "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{self.port}", "--create",
@@ -72,11 +75,18 @@ class Broker:
         done = subprocess.run([*self.java, *command], capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{command[0]}: {done.stdout}{done.stderr}")
+        return done.stdout
 
     def start(self):
         log = open(self.directory / "broker.log", "ab")
         self.child = subprocess.Popen([*self.java, "kafka.Kafka", str(self.properties)], stdout=log, stderr=log)
         wait_until("the broker", lambda: accepts(self.port))
+
+    def records(self):
+        """How many records the topic has; in transactions their ends count too."""
+        offsets = self.tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}",
+                            "--topic", "logs")
+        return sum(int(line.rsplit(":", 1)[1]) for line in offsets.split())
 
     def kill(self):
         self.child.kill()
@@ -106,49 +116,64 @@ class Logd:
         wait_until("logd", lambda: accepts(int(address.rsplit(":", 1)[1])))
 
     def figure(self, name):
-        with urllib.request.urlopen(f"http://{self.page}/metrics") as answer:
+        with urllib.request.urlopen(f"http://{self.page}/metrics", timeout=PATIENCE) as answer:
             found = re.findall(rf"^{name}(?:{{.*}})? (\d+)", answer.read().decode(), re.M)
         return sum(map(int, found))
 
 
+    def end(self):
+        self.child.terminate()
+        self.child.wait()
+
+
+def measure(ringwise, broker, logd, rate, loads):
+    accepted = lambda: logd.figure("logd_accepted_lines_total")
+    shipped = lambda: logd.figure("logd_ship_shipped_lines_total")
+    waiting = lambda: logd.figure("logd_ship_lag_lines")
+    command = [ringwise, "load", "log", "--target", logd.address, "--connections", "64", "--burst", "100"]
+    command += ["--rate", rate, "--ack", "durable", "--duration", "10m"]
+    load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    loads.append(load)
+    time.sleep(15)
+    print(f"before: {accepted()} lines stored, {shipped()} shipped", flush=True)
+    broker.kill()
+    time.sleep(OUTAGE)
+    broker.start()
+    before = shipped()
+    wait_until("shipping", lambda: shipped() > before)
+    looks = lambda: (time.monotonic(), accepted(), shipped(), cpu_s(logd.child.pid),
+                     cpu_s(logd.child.pid, "logd-ship"), cpu_s(broker.child.pid), cpu_s(load.pid))
+    most, first = waiting(), looks()
+    is_done = wait_until(None, lambda: waiting() < int(rate) // 10, AFTER)
+    last, left = looks(), waiting()
+    if load.poll() is not None:
+        sys.exit(f"the load ended too early: status {load.returncode}")
+    seconds, stored, sent, *cpu = (b - a for a, b in zip(first, last))
+    print(f"waiting {most} lines, and {left} after {seconds:.0f} s; caught up: {'yes' if is_done else 'no'}")
+    print(f"intake {stored / seconds:.0f} lines/s, shipped {sent / seconds:.0f}: {sent / stored:.2f} times the intake")
+    names = "logd", "of which ships", "broker", "load"
+    print("processors: " + ", ".join(f"{name} {own / seconds:.2f}" for name, own in zip(names, cpu)), flush=True)
+    load.terminate()
+    load.wait()
+    wait_until("the rest", lambda: accepted() == shipped())
+    stored = broker.records()
+    if stored < shipped():
+        sys.exit(f"{shipped()} lines were shipped, and Kafka has {stored} records")
+    print(f"all {shipped()} lines are in Kafka; errors: {logd.figure('logd_ship_errors_total')}")
+
+
 def main():
     ringwise, jars, rate, *flags = [*sys.argv[1:], "500000"][: max(3, len(sys.argv) - 1)]
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as running:
         directory = pathlib.Path(place)
         broker = Broker(jars, directory)
+        running.callback(lambda: broker.kill())
+        broker.make_topics()
         logd = Logd(ringwise, directory / "logd", broker, flags)
-        accepted = lambda: logd.figure("logd_accepted_lines_total")
-        shipped = lambda: logd.figure("logd_ship_shipped_lines_total")
-        waiting = lambda: logd.figure("logd_ship_lag_lines")
-        load = [ringwise, "load", "log", "--target", logd.address, "--connections", "64", "--burst", "100"]
-        load += ["--rate", rate, "--ack", "durable", "--duration", "10m"]
-        load = subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(15)
-        print(f"before: {accepted()} lines stored, {shipped()} shipped", flush=True)
-        broker.kill()
-        time.sleep(OUTAGE)
-        broker.start()
-        before = shipped()
-        wait_until("shipping", lambda: shipped() > before)
-        looks = lambda: (time.monotonic(), accepted(), shipped(), cpu_s(logd.child.pid),
-                         cpu_s(logd.child.pid, "logd-ship"), cpu_s(broker.child.pid), cpu_s(load.pid))
-        most, first = waiting(), looks()
-        is_done = wait_until(None, lambda: waiting() < int(rate) // 10, AFTER)
-        last, left = looks(), waiting()
-        seconds, stored, sent, *cpu = (b - a for a, b in zip(first, last))
-        print(f"waiting {most} lines, and {left} after {seconds:.0f} s; caught up: {'yes' if is_done else 'no'}")
-        print(f"intake {stored / seconds:.0f} lines/s, shipped {sent / seconds:.0f}: {sent / stored:.2f} times the intake")
-        names = "logd", "of which ships", "broker", "load"
-        print("processors: " + ", ".join(f"{name} {own / seconds:.2f}" for name, own in zip(names, cpu)), flush=True)
-        load.terminate()
-        load.wait()
-        wait_until("the rest", lambda: waiting() == 0)
-        if accepted() != shipped():
-            sys.exit(f"{accepted()} lines were stored, and {shipped()} shipped")
-        print(f"all {shipped()} lines are in Kafka; errors: {logd.figure('logd_ship_errors_total')}")
-        logd.child.terminate()
-        logd.child.wait()
-        broker.kill()
+        running.callback(logd.end)
+        loads = []
+        running.callback(lambda: [load.kill() for load in loads])
+        measure(ringwise, broker, logd, rate, loads)
 
 
 main()

@@ -15,9 +15,8 @@ pub(crate) struct Trouble(pub(crate) String);
 pub(crate) struct Reached {
     /// The line to go on with.
     pub(crate) line: u64,
-    /// When the line before it arrived, in milliseconds since 1970, if the destination knows it. Another line with that
-    /// number arrived at another time.
-    pub(crate) time_ms: Option<u64>,
+    /// CRC-32 of the line before it, if the destination knows that.
+    pub(crate) checksum: Option<u32>,
 }
 
 /// The place to which the lines of one stream go.
@@ -25,8 +24,8 @@ pub(crate) struct Reached {
 /// After an error the caller calls [`connect`](Self::connect) and sends all shipments again that were not acknowledged:
 /// the same ones, in the same order. A destination may have stored some of them.
 pub(crate) trait Destination {
-    /// Connects. Shipments that were sent before are not in flight any more. A destination that knows what it has returns
-    /// that.
+    /// Connects. Shipments that were sent before are not in flight any more. Some destinations know how far
+    /// they have the stream; the others return nothing.
     fn connect(&mut self) -> Result<Option<Reached>, Trouble>;
 
     /// Sends a shipment, without waiting until it is stored.

@@ -153,20 +153,12 @@ impl Follower {
         Ok(None)
     }
 
-    /// Returns when the next line arrived, in milliseconds since 1970. None means that it is not there.
-    ///
-    /// # Errors
-    ///
-    /// As for [`next`](Self::next).
-    pub(crate) fn time_ms(mut self, durable: u64) -> Result<Option<u64>, LogdError> {
+    /// Returns the CRC-32 of the next line. None means that it is not there, or cannot be read.
+    pub(crate) fn checksum(mut self, durable: u64) -> Option<u32> {
         let line = self.next;
-        let Some(Found::Lines(piece)) = self.next(durable)? else { return Ok(None) };
-        let mut end = piece.first_line;
-        let is_of = |part: &&StoredPart| {
-            end += part.lines;
-            line < end
-        };
-        Ok(piece.parts.iter().find(is_of).map(|part| part.time_ms))
+        let Ok(Some(Found::Lines(piece))) = self.next(durable) else { return None };
+        let place = usize::try_from(line.checked_sub(piece.first_line)?).ok()?;
+        piece.bytes.split(|&byte| byte == b'\n').nth(place).map(crc32fast::hash)
     }
 
     /// Goes on with a line, because those before it are not there.

@@ -2,7 +2,8 @@
 //!
 //! Shipments in flight stay in memory until they are acknowledged. After an error all of them are sent again, the same
 //! ones in the same order, so a destination that numbers them takes each once. Only a crash makes the lane read lines
-//! again that were sent: those after the cursor. A destination that says itself what it has is believed instead.
+//! again that were sent: those after the cursor. A destination that says itself how far it is is believed instead, unless its
+//! last line is another one than the line here.
 
 use std::{
     collections::VecDeque,
@@ -150,13 +151,20 @@ impl<D: Destination> Lane<D> {
         if self.agreed == Some(line) {
             return Ok(());
         }
-        if let Some(what) = self.contradiction(reached)? {
+        if let Some(what) = self.contradiction(reached) {
             let why = format!(
                 "the destination has {line} lines of stream {stream}, and {what}: other segments were here, or are \
                  elsewhere under the same name; restore them, or remove ship.cursor and directory.id to ship these \
                  lines under a new name"
             );
-            // Lines that come now would have the numbers of others.
+            // Lines that come now would have the numbers of others. The destination may have been away before, and that
+            // is told once.
+            log::remark(
+                "ship",
+                format_args!(
+                    "stream {stream}: {why}; nothing of the stream is shipped until a restart"
+                ),
+            );
             self.refusal = Some(why.clone());
             return Err(Trouble(why));
         }
@@ -181,18 +189,14 @@ impl<D: Destination> Lane<D> {
     }
 
     /// Why the lines of the destination cannot be those of this directory. Nothing if they can.
-    fn contradiction(&self, reached: Reached) -> Result<Option<String>, Trouble> {
+    fn contradiction(&self, reached: Reached) -> Option<String> {
         let durable = self.progress.durable();
         if reached.line > durable {
-            return Ok(Some(format!("{durable} are stored")));
+            return Some(format!("{durable} are stored"));
         }
-        let Some((last, then)) = reached.line.checked_sub(1).zip(reached.time_ms) else {
-            return Ok(None);
-        };
-        let time_ms = self.follower.at(last).time_ms(durable);
-        let time_ms = time_ms.map_err(|error| Trouble(error.to_string()))?;
-        let other = time_ms.filter(|&time_ms| time_ms != then);
-        Ok(other.map(|_| format!("its line {last} is not the one here")))
+        let (last, theirs) = reached.line.checked_sub(1).zip(reached.checksum)?;
+        let own = self.follower.at(last).checksum(durable)?;
+        (own != theirs).then(|| format!("its line {last} is not the one here"))
     }
 
     /// The first line that is not acknowledged and not known to be gone.
@@ -291,13 +295,14 @@ impl<D: Destination> Lane<D> {
     /// Notes that the destination is away.
     fn fail(&mut self, Trouble(why): Trouble) -> Turn {
         self.is_connected = false;
-        if self.progress.fail(&why) {
+        if self.progress.fail(&why) && self.refusal.is_none() {
             let stream = self.stream;
-            let then = match self.refusal {
-                Some(_) => "nothing of the stream is shipped until a restart",
-                None => "lines wait in the segments, and it is tried again",
-            };
-            log::remark("ship", format_args!("stream {stream}: {why}; {then}"));
+            log::remark(
+                "ship",
+                format_args!(
+                    "stream {stream}: {why}; lines wait in the segments, and it is tried again"
+                ),
+            );
         }
         Turn::Failed(self.lengthen_pause())
     }

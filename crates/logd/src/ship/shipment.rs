@@ -41,7 +41,9 @@ impl Shipment {
 
     /// Returns how far a destination is that has it.
     pub(crate) fn end(&self) -> Reached {
-        Reached { line: self.line_end(), time_ms: self.parts.last().map(|part| part.time_ms) }
+        let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        let last = memchr::memrchr(b'\n', lines).map_or(lines, |before| &lines[before + 1..]);
+        Reached { line: self.line_end(), checksum: Some(crc32fast::hash(last)) }
     }
 
     /// Returns each line without its line feed, with its part.

@@ -46,6 +46,8 @@ struct State {
     is_looked_at: bool,
     /// Another caller came meanwhile, and has to look again.
     has_missed: bool,
+    /// A write was added while somebody looked, and nobody has looked at it.
+    has_added: bool,
     /// Wakers of the callers that wait for one of them to end.
     waiters: Vec<Waker>,
     failure: Option<Error>,
@@ -91,15 +93,26 @@ impl Abandoned {
         let is_known = |own: &Waker| state.waiters.iter().any(|waiter| waiter.will_wake(own));
         let (known, fresh): (Vec<_>, Vec<_>) = waiter.into_iter().partition(is_known);
         state.waiters.extend(fresh);
-        if std::mem::replace(&mut state.is_looked_at, true) {
-            state.has_missed = true;
-            drop(state);
-            drop(known);
-            return Poll::Pending;
-        }
-        let mut writes = std::mem::take(&mut state.writes);
         drop(state);
         drop(known);
+        loop {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.is_looked_at, true) {
+                state.has_missed = true;
+                return Poll::Pending;
+            }
+            let writes = std::mem::take(&mut state.writes);
+            drop(state);
+            self.look(writes);
+            let mut state = self.lock();
+            if !std::mem::take(&mut state.has_added) {
+                return if state.overlaps(range) { Poll::Pending } else { Poll::Ready(()) };
+            }
+        }
+    }
+
+    /// Polls writes that were taken out, and puts those back that have not ended.
+    fn look(self: &Arc<Self>, mut writes: Vec<Write>) {
         let teller = Waker::from(self.clone());
         let mut context = Context::from_waker(&teller);
         let mut ended = Vec::new();
@@ -111,7 +124,6 @@ impl Abandoned {
             Poll::Pending => true,
         });
         self.put_back(writes, ended);
-        if self.lock().overlaps(range) { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// Lets others look again. Memory and descriptors of what has ended are free before anybody is told, so
@@ -147,7 +159,7 @@ struct Told<'a> {
 impl Drop for Told<'_> {
     fn drop(&mut self) {
         let mut state = self.abandoned.lock();
-        // Some may have been added meanwhile.
+        state.has_added = !state.writes.is_empty();
         self.writes.append(&mut state.writes);
         state.writes = std::mem::take(&mut self.writes);
         for range in &self.ended {

@@ -64,8 +64,7 @@ impl Place {
                 bytes_text(free)
             )));
         }
-        // Those of the place, and those that tasks open.
-        allow_descriptors(2 * script.handles.len() as u64 + OTHER_DESCRIPTORS)?;
+        allow_descriptors(script.handles.len() as u64)?;
         let directory = Directory::open(parent, false)?;
         let root = directory.path().join(format!("replay-{}", std::process::id()));
         fs::create_dir(&root).map_err(|error| LabError::on("making", &root, &error))?;
@@ -186,10 +185,11 @@ impl Place {
     }
 }
 
-/// Raises the soft limit of open files to the hard one, if it is too low.
-fn allow_descriptors(needed: u64) -> Result<(), LabError> {
+/// Raises the soft limit of open files to the hard one, if it is too low for files that tasks open again.
+fn allow_descriptors(handles: u64) -> Result<(), LabError> {
+    let needed = handles + OTHER_DESCRIPTORS;
     let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|soft| soft >= needed) {
+    if limit.current.is_none_or(|soft| soft >= needed + handles) {
         return Ok(());
     }
     if let Some(hard) = limit.maximum.filter(|&hard| hard < needed) {
@@ -205,6 +205,8 @@ fn allow_descriptors(needed: u64) -> Result<(), LabError> {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // NFS keeps removed files that are open.
+        self.files.clear();
         if let Err(error) = fs::remove_dir_all(&self.root) {
             tell_left(&self.root, &error);
         }

@@ -1,8 +1,9 @@
 //! How far a stream is committed, as its progress topic says.
 //!
 //! Each transaction has one record in partition 0 of that topic, beside its lines: the key is the stream's name, the
-//! value is the next line and when the one before it arrived: `1000 1795787471000`. The topic is compacted, so the last record of each key stays. Only committed records count:
-//! the broker says which transactions were aborted, and this leaves their records out.
+//! value is the next line, and the CRC-32 of the one before it: `1000 3f09c2d4`. The topic is compacted, so the last
+//! record of each key stays. Only committed records count: the broker says which transactions were aborted, and this
+//! leaves their records out.
 
 use std::{
     collections::HashSet,
@@ -90,9 +91,9 @@ fn refused(connection: &Connection, topic: &str, why: &Refused) -> Trouble {
 }
 
 /// The value of a record.
-pub(super) fn value(Reached { line, time_ms }: Reached) -> String {
-    match time_ms {
-        Some(time_ms) => format!("{line} {time_ms}"),
+pub(super) fn value(Reached { line, checksum }: Reached) -> String {
+    match checksum {
+        Some(checksum) => format!("{line} {checksum:08x}"),
         None => line.to_string(),
     }
 }
@@ -100,11 +101,11 @@ pub(super) fn value(Reached { line, time_ms }: Reached) -> String {
 /// Reads a value. Older ones are a line only.
 fn parse(value: &[u8]) -> Option<Reached> {
     let text = std::str::from_utf8(value).ok()?;
-    let (line, time_ms) = match text.split_once(' ') {
-        Some((line, time_ms)) => (line, Some(time_ms.parse().ok()?)),
+    let (line, checksum) = match text.split_once(' ') {
+        Some((line, checksum)) => (line, Some(u32::from_str_radix(checksum, 16).ok()?)),
         None => (text, None),
     };
-    Some(Reached { line: line.parse().ok()?, time_ms })
+    Some(Reached { line: line.parse().ok()?, checksum })
 }
 
 /// Reads batches. Returns the offset after the last one, and what the last committed record of the key says.
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn what_is_cut_is_left_and_what_is_damaged_is_told() {
         let (mut whole, mut ends) = (Vec::new(), Vec::new());
-        // A time came later to the values.
+        // A checksum came later to the values.
         for (number, key, value) in [(0, "a/1", "5"), (1, "b/1", "7 60"), (2, "a/1", "9 70")] {
             let start = whole.len();
             encode_progress(&mut whole, (key.as_bytes(), value.as_bytes()), (PRODUCER, number));
@@ -221,9 +222,9 @@ mod tests {
         for len in 0..=whole.len() {
             let expected = match ends.iter().filter(|end| **end <= len).count() {
                 0 => (0, None),
-                1 => (1, Some(Reached { line: 5, time_ms: None })),
-                2 => (2, Some(Reached { line: 5, time_ms: None })),
-                _ => (3, Some(Reached { line: 9, time_ms: Some(70) })),
+                1 => (1, Some(Reached { line: 5, checksum: None })),
+                2 => (2, Some(Reached { line: 5, checksum: None })),
+                _ => (3, Some(Reached { line: 9, checksum: Some(0x70) })),
             };
             assert_eq!(scan(&fetched(&whole[..len]), b"a/1", 0), Ok(expected), "{len}");
         }

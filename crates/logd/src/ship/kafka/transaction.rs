@@ -94,7 +94,7 @@ impl Transactions {
 
     /// Returns what is committed, as far as it is known.
     pub(super) fn reached(&self) -> Option<Reached> {
-        let least = Reached { line: self.least, time_ms: None };
+        let least = Reached { line: self.least, checksum: None };
         self.position.reached.map(|own| if own.line < least.line { least } else { own })
     }
 

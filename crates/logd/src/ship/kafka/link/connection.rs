@@ -73,9 +73,6 @@ impl Connection {
 
     fn failed(&self, error: &io::Error) -> Trouble {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                self.trouble("no answer in time")
-            }
             io::ErrorKind::UnexpectedEof => self.trouble(CLOSED),
             _ => self.trouble(&reason(error)),
         }

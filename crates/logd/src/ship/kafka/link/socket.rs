@@ -73,7 +73,7 @@ impl Write for Socket {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, thread};
+    use std::{net::TcpListener, sync::mpsc, thread};
 
     use super::*;
 
@@ -100,15 +100,17 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut socket = Socket::connect(&listener.local_addr().unwrap().to_string()).unwrap();
         let mut other = listener.accept().unwrap().0;
+        let (end, must_end) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {
-            while matches!(other.read(&mut [0; 4096]), Ok(1..)) {
-                thread::sleep(Duration::from_millis(5));
+            let pause = || must_end.recv_timeout(Duration::from_millis(5));
+            while pause() == Err(mpsc::RecvTimeoutError::Timeout) {
+                other.read_exact(&mut [0; 4096]).unwrap();
             }
         });
         socket.give(Duration::from_millis(100));
         let error = socket.write_all(&vec![0; 64 << 20]).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock));
-        drop(socket);
+        drop(end);
         reader.join().unwrap();
     }
 }

@@ -14,7 +14,7 @@ use rustls::{
 
 use super::socket::Socket;
 
-/// A connected socket.
+/// What carries the bytes of a connection.
 pub(super) enum Transport {
     Plain(Socket),
     Tls(Box<StreamOwned<ClientConnection, Socket>>),
@@ -35,9 +35,6 @@ impl Transport {
             let done = connection.complete_io(&mut socket);
             done.map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => NO_TLS.to_owned(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    "no answer in time".to_owned()
-                }
                 _ => reason(&error),
             })?;
         }
@@ -105,6 +102,9 @@ const NO_TLS: &str = "it speaks no TLS there: name its listener with TLS, or lea
 
 /// Explains an error of a socket or of TLS.
 pub(super) fn reason(error: &io::Error) -> String {
+    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+        return "no answer in time".to_owned();
+    }
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let remedy = match inner {
         Some(Error::InvalidMessage(_)) => return NO_TLS.to_owned(),

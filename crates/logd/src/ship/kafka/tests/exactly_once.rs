@@ -318,8 +318,6 @@ fn other_lines_with_the_numbers_of_committed_ones_are_told() {
     (0..9).for_each(|_| world.write());
     complete(&mut world.lane(exactly_once(&broker, 0)));
     let lines = world.lines.len();
-    // No batch of the other directory arrives in the millisecond of the last one here.
-    thread::sleep(std::time::Duration::from_millis(2));
     let mut restored = World::new(6);
     while restored.lines.len() <= lines {
         restored.write();
