@@ -123,7 +123,7 @@ impl Choice {
     pub fn parse(text: &str) -> Option<Choice> {
         let peer = PEERS.iter().find(|peer| peer.name == text).map(Choice::Peer);
         // A mapping reads through the page cache only, and has no depth.
-        let of_lab = || EngineName::parse(text).filter(|name| *name != EngineName::Mmap);
+        let of_lab = || EngineName::parse(text).filter(|name| !matches!(name, EngineName::Mmap(_)));
         peer.or_else(|| of_lab().map(Choice::Lab))
     }
 
@@ -147,16 +147,16 @@ impl Choice {
             Choice::Lab(EngineName::Ringwise(_)) => {
                 format!("ringwise's `fs::File`, {TOKIO_WORKERS} workers of tokio")
             }
-            Choice::Lab(EngineName::Tokio) => {
+            Choice::Lab(EngineName::Tokio(_)) => {
                 format!("`spawn_blocking` around pread(2), {TOKIO_WORKERS} workers")
             }
-            Choice::Lab(EngineName::Sync) => "pread(2) in one thread".to_owned(),
-            Choice::Lab(EngineName::Threads) => "pread(2), a thread per read in flight".to_owned(),
+            Choice::Lab(EngineName::Sync(_)) => "pread(2) in one thread".to_owned(),
+            Choice::Lab(EngineName::Threads(_)) => "pread(2), a thread per read in flight".to_owned(),
             Choice::Lab(EngineName::Fio { .. }) => {
                 "the fio program's io_uring engine, which verifies nothing".to_owned()
             }
-            Choice::Lab(EngineName::Aio) => "Linux AIO, 1 thread".to_owned(),
-            Choice::Lab(EngineName::Uring(_) | EngineName::Mmap) => {
+            Choice::Lab(EngineName::Aio(_)) => "Linux AIO, 1 thread".to_owned(),
+            Choice::Lab(EngineName::Uring(_) | EngineName::Mmap(_)) => {
                 "ringwise's `Local`, 1 thread".to_owned()
             }
         }
@@ -166,7 +166,7 @@ impl Choice {
     pub fn package(self) -> Option<&'static str> {
         match self {
             Choice::Peer(peer) => Some(peer.package),
-            Choice::Lab(EngineName::Tokio) => Some("tokio"),
+            Choice::Lab(EngineName::Tokio(_)) => Some("tokio"),
             Choice::Lab(_) => None,
         }
     }
