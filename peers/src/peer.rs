@@ -151,7 +151,9 @@ impl Choice {
                 format!("`spawn_blocking` around pread(2), {TOKIO_WORKERS} workers")
             }
             Choice::Lab(EngineName::Sync(_)) => "pread(2) in one thread".to_owned(),
-            Choice::Lab(EngineName::Threads(_)) => "pread(2), a thread per read in flight".to_owned(),
+            Choice::Lab(EngineName::Threads(_)) => {
+                "pread(2), a thread per read in flight".to_owned()
+            }
             Choice::Lab(EngineName::Fio { .. }) => {
                 "the fio program's io_uring engine, which verifies nothing".to_owned()
             }
