@@ -231,16 +231,19 @@ impl Connection<'_> {
         let taken = session.input(bytes);
         let events = session.events();
         let is_new = !was_open && session.stats().is_connected;
-        // Who waits for lines is told of them first.
-        state.is_telling = !events.is_empty();
-        drop(state);
-        events.iter().for_each(|event| self.shared.tell(event));
-        if is_new {
-            self.shared.note_connection();
+        let is_told = is_new || !events.is_empty();
+        if is_told {
+            // Who waits for lines is told of them first.
+            state.is_telling = true;
+            drop(state);
+            if is_new {
+                self.shared.note_connection();
+            }
+            events.iter().for_each(|event| self.shared.tell(event));
+            state = self.shared.lock();
+            state.is_telling = false;
         }
-        let mut state = self.shared.lock();
-        state.is_telling = false;
-        if is_new || matches!(taken, Ok(true)) || !events.is_empty() {
+        if is_told || matches!(taken, Ok(true)) {
             self.shared.progressed(state);
         }
         taken

@@ -108,18 +108,17 @@ def cpu_s(pid, thread=""):
 
 class Logd:
     def __init__(self, ringwise, directory, broker, flags):
-        self.page, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        self.address = address
-        command = [ringwise, "logd", "--listen", address, "--http", self.page, "--dir", directory]
+        port = free_port()
+        self.page, self.address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{port}"
+        command = [ringwise, "logd", "--listen", self.address, "--http", self.page, "--dir", directory]
         command += ["--kafka", f"127.0.0.1:{broker.port}", "--kafka-topic", "logs", *flags]
         self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        wait_until("logd", lambda: accepts(int(address.rsplit(":", 1)[1])))
+        wait_until("logd", lambda: accepts(port))
 
     def figure(self, name):
         with urllib.request.urlopen(f"http://{self.page}/metrics", timeout=PATIENCE) as answer:
             found = re.findall(rf"^{name}(?:{{.*}})? (\d+)", answer.read().decode(), re.M)
         return sum(map(int, found))
-
 
     def end(self):
         self.child.terminate()
@@ -167,7 +166,7 @@ def main():
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as running:
         directory = pathlib.Path(place)
         broker = Broker(jars, directory)
-        running.callback(lambda: broker.kill())
+        running.callback(broker.kill)
         broker.make_topics()
         logd = Logd(ringwise, directory / "logd", broker, flags)
         running.callback(logd.end)

@@ -2,8 +2,8 @@
 //!
 //! Shipments in flight stay in memory until they are acknowledged. After an error all of them are sent again, the same
 //! ones in the same order, so a destination that numbers them takes each once. Only a crash makes the lane read lines
-//! again that were sent: those after the cursor. A destination that says itself how far it is is believed instead, unless its
-//! last line is another one than the line here.
+//! again that were sent: those after the cursor. A destination that says itself how far it has the stream is believed
+//! instead, unless its last line is another one than the line here.
 
 use std::{
     collections::VecDeque,

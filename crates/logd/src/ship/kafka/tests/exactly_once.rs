@@ -276,13 +276,19 @@ fn a_progress_topic_that_is_empty_is_read_from_its_start() {
     assert_eq!(world.progress().errors.load(Ordering::Relaxed), 1);
 }
 
+/// A directory of which everything is committed.
+fn committed(broker: &Broker) -> World {
+    let mut world = World::new(5);
+    (0..9).for_each(|_| world.write());
+    complete(&mut world.lane(exactly_once(broker, 0)));
+    world
+}
+
 /// The directory was emptied, and its numbers began again under the same name.
 #[test]
 fn progress_beyond_what_is_stored_is_told() {
     let broker = broker(None, None);
-    let mut world = World::new(5);
-    (0..9).for_each(|_| world.write());
-    complete(&mut world.lane(exactly_once(&broker, 0)));
+    let world = committed(&broker);
     let mut emptied = World::new(6);
     emptied.write();
     let mut lane = emptied.lane(exactly_once(&broker, 0));
@@ -314,9 +320,7 @@ fn refuses(world: &World, lane: &mut Lane<Kafka>) {
 #[test]
 fn other_lines_with_the_numbers_of_committed_ones_are_told() {
     let broker = broker(None, None);
-    let mut world = World::new(5);
-    (0..9).for_each(|_| world.write());
-    complete(&mut world.lane(exactly_once(&broker, 0)));
+    let mut world = committed(&broker);
     let lines = world.lines.len();
     let mut restored = World::new(6);
     while restored.lines.len() <= lines {
@@ -340,9 +344,7 @@ fn other_lines_with_the_numbers_of_committed_ones_are_told() {
 #[test]
 fn a_stream_without_its_last_committed_line_goes_on() {
     let broker = broker(None, None);
-    let mut world = World::new(5);
-    (0..9).for_each(|_| world.write());
-    complete(&mut world.lane(exactly_once(&broker, 0)));
+    let mut world = committed(&broker);
     world.restart();
     let before = streams(world.directory.path()).unwrap().remove(&STREAM).unwrap();
     world.write();
