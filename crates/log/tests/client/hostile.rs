@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -17,15 +17,21 @@ fn greeting(stream: &TcpStream) -> String {
     line
 }
 
+/// Ends a connection and reads what still comes: a close before that is a reset if the client has sent something.
+fn close(mut stream: TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
 #[test]
 fn what_is_no_daemon_is_told_and_tried_again_after_pauses() {
     type Serve = fn(usize, TcpStream);
-    let servers: [(&str, Serve); 6] = [
+    let servers: [(&str, Serve); 7] = [
         ("Protocol(\"\\\"HTTP/1.1 400", |_, mut stream| {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             thread::sleep(Duration::from_millis(50));
         }),
-        ("Closed", |_, _| {}),
+        ("Closed", |_, stream| close(stream)),
         // A line without an end.
         ("Protocol", |_, mut stream| while stream.write_all(&[b'A'; 4096]).is_ok() {}),
         ("Protocol(\"\\\"A 99 for what was not sent", |_, mut stream| {
@@ -42,6 +48,13 @@ fn what_is_no_daemon_is_told_and_tried_again_after_pauses() {
         ("Closed", |_, mut stream| {
             greeting(&stream);
             let _ = stream.write_all(b"H 1 durable 7\n");
+            close(stream);
+        }),
+        // The same, but bytes that it has not read make a reset of the close.
+        ("ConnectionReset", |_, mut stream| {
+            greeting(&stream);
+            let _ = stream.write_all(b"H 1 durable 7\n");
+            let _ = stream.peek(&mut [0]);
         }),
     ];
     for (expected, serve) in servers {
