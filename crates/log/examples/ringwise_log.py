@@ -11,12 +11,12 @@ For TLS pass `tls=ssl.create_default_context(cafile="ca.pem")`. As a program it 
 and bytes that are not UTF-8 as U+FFFD: `python3 ringwise_log.py HOST:PORT NAME`.
 """
 
+import asyncio
 import collections
+import contextlib
 import itertools
 import random
-import selectors
 import socket
-import ssl
 import sys
 import threading
 
@@ -48,10 +48,10 @@ class Client:
         self._before = None  # the daemon's number of the last line before them
         self._directory = ""  # the daemon's directory that numbers so
         self._ended = False
+        self._is_waiting = False  # the client's thread, for lines
         self._changed = threading.Condition()
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._loop, self._woken = asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def send(self, line):
@@ -65,7 +65,9 @@ class Client:
                 raise ConnectionError(f"the client has ended: {self.failure}") from self.failure
             self._lines.append(data + b"\n")
             self._bytes += len(data)
-        self._notify()
+            is_waiting, self._is_waiting = self._is_waiting, False
+        if is_waiting:
+            self._notify()
 
     def flush(self, timeout=None):
         """Waits until all lines are acknowledged; says whether they are."""
@@ -84,17 +86,18 @@ class Client:
         return is_flushed
 
     def _notify(self):
-        try:
-            self._wake.send(b"!")
-        except OSError:
-            pass  # it has been woken, or has ended
+        with contextlib.suppress(RuntimeError):  # the client has ended meanwhile
+            self._loop.call_soon_threadsafe(self._woken.set)
 
-    def _run(self):
+    def _work(self):
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._run())
+
+    async def _run(self):
         failures = 0  # since the last acknowledgement
         while not self._ended:
             try:
-                with self._connect() as connection:
-                    self._serve(connection)
+                await self._serve()
             except BaseException as failure:  # nobody may wait for a thread that is gone
                 self.failure = failure
                 word = getattr(failure, "word", None)
@@ -106,70 +109,59 @@ class Client:
                     failures += 1
                     self._changed.wait_for(lambda: self._ended, pause * random.uniform(0.5, 1))
 
-    def _connect(self):
-        self._progressed = False
+    async def _serve(self):
+        self._progressed = self._is_greeted = False
+        secure = {"ssl": self.tls, "server_hostname": self.address[0], "ssl_handshake_timeout": 10} if self.tls else {}
         connection = socket.create_connection(self.address, timeout=10)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.tls:
-            connection = self.tls.wrap_socket(connection, server_hostname=self.address[0])
-        connection.setblocking(False)
-        return connection
-
-    def _serve(self, connection):
-        out, answers, self._is_greeted = self.greeting.encode() + b"\n", b"", False
-        with selectors.DefaultSelector() as selector:  # select() refuses descriptors from 1024 on
-            selector.register(self._woken, selectors.EVENT_READ)
-            selector.register(connection, selectors.EVENT_READ)
-            while not self._ended:
-                out = out or self._next_lines()
-                selector.modify(connection, selectors.EVENT_READ | (selectors.EVENT_WRITE if out else 0))
-                if any(key.fileobj is self._woken for key, _ in selector.select()):
-                    self._woken.recv(4096)
-                out, answers = self._exchange(connection, out, answers)
-
-    def _exchange(self, connection, out, answers):
-        """Sends and receives what goes without waiting; returns the rest of both."""
+        reader, writer = await asyncio.open_connection(sock=connection, limit=4096, **secure)
+        tasks = [asyncio.ensure_future(task) for task in (self._send(writer), self._receive(reader))]
         try:
-            out = out[connection.send(out):] if out else out
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            pass
-        try:
-            while received := connection.recv(65536):
-                *whole, answers = (answers + received).split(b"\n")
-                for answer in whole:
-                    self._answer(answer.decode())
-                if len(answers) > 4096:
-                    raise ValueError("an answer without an end")
-            raise ConnectionError("the daemon closed the connection")
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            pass
-        return out, answers
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            writer.transport.abort()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, writer):
+        writer.write(self.greeting.encode() + b"\n")
+        while not self._ended:
+            if lines := self._next_lines():
+                writer.write(lines)
+                await writer.drain()
+            else:
+                await self._woken.wait()
+                self._woken.clear()
+
+    async def _receive(self, reader):
+        while (answer := await reader.readline()).endswith(b"\n"):
+            self._answer(answer.decode().rstrip("\n"))
+        raise ConnectionError("the daemon closed the connection")
 
     def _next_lines(self):
         with self._changed:
             if not self._is_greeted:
                 return b""
             lines = list(itertools.islice(self._lines, self._sent, self._sent + 500))
-            self._sent += len(lines)
+            self._sent, self._is_waiting = self._sent + len(lines), not lines
             return b"".join(lines)
 
     def _answer(self, answer):
-        kind, _, rest = answer.partition(" ")
         with self._changed:
-            if kind == "E" and rest.startswith("1 "):
-                raise Refused(rest[2:])
-            if kind == "H" and not self._is_greeted:
-                stored, directory = (rest.split(" ") + ["", ""])[2:4]  # after the version and the guarantee
-                self._greeted(int(stored) if self.name else 0, directory)
-            elif kind == "A" and self._is_greeted:
-                self._acknowledge(int(rest))
-            elif kind == "N" and self._is_greeted:
-                number, reason = rest.split(" ")
-                if not 0 < int(number) - self._before <= self._sent:
+            match answer.split(" "):
+                case ["E", "1", *words]:
+                    raise Refused(" ".join(words))
+                case ["H", _, _, *more] if not self._is_greeted:
+                    stored, directory = (more + ["", ""])[:2]
+                    self._greeted(int(stored) if self.name else 0, directory)
+                case ["A", number] if self._is_greeted:
+                    self._acknowledge(int(number))
+                case ["N", number, reason] if self._is_greeted and 0 < int(number) - self._before <= self._sent:
+                    self._tell(self._lines[int(number) - self._before - 1].decode().rstrip("\n"), reason)
+                case _:
                     raise ValueError(f"strange answer: {answer!r}")
-                self._tell(self._lines[int(number) - self._before - 1].decode().rstrip("\n"), reason)
-            else:
-                raise ValueError(f"strange answer: {answer!r}")
 
     def _tell(self, line, reason):
         try:
@@ -191,6 +183,7 @@ class Client:
             raise NameShared(f"another program sends as {self.name}")
         self._acknowledge(stored)
         self._is_greeted, self._sent, self.failure = True, 0, None
+        self._woken.set()
 
     def _acknowledge(self, number):
         count = number - self._before

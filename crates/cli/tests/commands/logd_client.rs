@@ -234,11 +234,11 @@ fn a_client_that_comes_to_another_daemon_and_back_loses_nothing() {
 
 /// The script of the client in Python; nothing where there is no Python.
 fn python() -> Option<PathBuf> {
-    let text = "import ssl, sys; sys.exit(sys.version_info < (3, 9))";
+    let text = "import ssl, sys; sys.exit(sys.version_info < (3, 10))";
     let status = Command::new("python3").args(["-c", text]).status();
     if !status.is_ok_and(|status| status.success()) {
         assert!(std::env::var_os("CI").is_none(), "no skips in CI: python3");
-        eprintln!("skipped: no python3 of 3.9 or later");
+        eprintln!("skipped: no python3 of 3.10 or later");
         return None;
     }
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../log/examples/ringwise_log.py"))
