@@ -206,5 +206,7 @@ if __name__ == "__main__":
     for text in sys.stdin:
         if text.strip():
             client.send(text.rstrip("\r\n"))
+    while not client.flush(5) and not client._ended:
+        print(f"ringwise_log: {len(client._lines)} lines wait: {client.failure or 'no answer'}", file=sys.stderr)
     if not client.close():
         sys.exit(f"ringwise_log: {len(client._lines)} lines are not acknowledged: {client.failure}")

@@ -45,6 +45,19 @@ fn the_client_in_python_comes_less_often_to_a_daemon_that_stays_busy() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn the_client_in_python_tells_what_it_waits_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let Some(mut client) = send(address, "C.UTF-8", b"1\n") else { return };
+    let told = BufReader::new(client.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let expected = "ringwise_log: 1 lines wait: [Errno 111] Connection refused";
+    assert_eq!(told, expected);
+}
+
 /// Runs a program that has a client of the daemon, and 20 s.
 fn run(mortal: &Mortal, program: &str) -> Option<String> {
     let text = "import signal, sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
