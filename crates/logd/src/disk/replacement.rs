@@ -9,9 +9,12 @@ use std::{
 
 use crate::error::LogdError;
 
+/// What the name of a file ends in until it is whole. A crash can leave it.
+pub(crate) const ENDING: &str = ".part";
+
 /// Writes a file durably, as a whole or not at all.
 pub(crate) fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LogdError> {
-    let part = directory.join(format!("{name}.part"));
+    let part = directory.join(format!("{name}{ENDING}"));
     let path = directory.join(name);
     let mut new = OpenOptions::new();
     let new = new.write(true).create(true).truncate(true).mode(0o640);

@@ -424,7 +424,7 @@ impl Part {
 
     /// Returns after what time it looks again whether its batch is shipped, if it waits for that.
     fn replica_wait(&self) -> Option<Duration> {
-        let is_away = self.progress.as_ref().is_some_and(|progress| progress.is_away());
+        let is_away = self.progress.as_ref().is_some_and(|progress| progress.troubles.is_away());
         let wait = if is_away { AWAY_WAIT_TIME } else { REPLICA_WAIT_TIME };
         matches!(self.state, State::Shipping(_)).then_some(wait)
     }
@@ -559,9 +559,9 @@ mod tests {
             }
             if waits {
                 assert_eq!(storage.lines.replica_wait(), Some(REPLICA_WAIT_TIME));
-                progress.fail("no answer");
+                progress.troubles.fail("no answer");
                 assert_eq!(storage.lines.replica_wait(), Some(AWAY_WAIT_TIME));
-                progress.succeed();
+                progress.troubles.succeed();
                 progress.acknowledge(before + 2, 1, 2);
             }
             while storage.is_busy() {

@@ -126,7 +126,7 @@ impl<D: Destination> Lane<D> {
                 Ok(None) if self.window.is_empty() => return Ok(Turn::Idle),
                 Ok(None) => break,
                 Err(error) if self.window.is_empty() => {
-                    self.progress.note_error(&error.to_string());
+                    self.progress.troubles.note(&error.to_string());
                     log::remark("ship", format_args!("{error}"));
                     return Ok(Turn::Failed(self.lengthen_pause()));
                 }
@@ -287,7 +287,7 @@ impl<D: Destination> Lane<D> {
 
     /// Notes that the destination is not away.
     fn succeeded(&self) {
-        if self.progress.succeed() {
+        if self.progress.troubles.succeed() {
             log::remark("ship", format_args!("stream {}: shipping again", self.stream));
         }
     }
@@ -295,7 +295,7 @@ impl<D: Destination> Lane<D> {
     /// Notes that the destination is away.
     fn fail(&mut self, Trouble(why): Trouble) -> Turn {
         self.is_connected = false;
-        if self.progress.fail(&why) && self.refusal.is_none() {
+        if self.progress.troubles.fail(&why) && self.refusal.is_none() {
             let stream = self.stream;
             log::remark(
                 "ship",
@@ -328,7 +328,7 @@ impl<D: Destination> Lane<D> {
 
     /// Whether the destination does not answer.
     pub(crate) fn is_away(&self) -> bool {
-        self.progress.is_away()
+        self.progress.troubles.is_away()
     }
 
     /// Whether nothing is in flight and all durable lines are acknowledged.

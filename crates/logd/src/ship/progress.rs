@@ -7,10 +7,12 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread::Thread,
 };
+
+use super::destination::Troubles;
 
 /// How far a stream is. All lines are numbers of the line after the last one that it is about.
 #[derive(Debug, Default)]
@@ -28,9 +30,7 @@ pub(crate) struct Progress {
     kept: AtomicU64,
     pub(crate) shipped_lines: AtomicU64,
     pub(crate) lost_lines: AtomicU64,
-    pub(crate) errors: AtomicU64,
-    is_away: AtomicBool,
-    last_error: Mutex<String>,
+    pub(crate) troubles: Troubles,
     /// The thread that ships.
     shipper: OnceLock<Thread>,
 }
@@ -117,33 +117,6 @@ impl Progress {
         let left = all.wrapping_sub(self.acknowledged_bytes.load(Ordering::Relaxed)) as i64;
         left.max(0) as u64
     }
-
-    /// Notes an error.
-    pub(crate) fn note_error(&self, error: &str) {
-        self.errors.fetch_add(1, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
-    }
-
-    /// Notes an error of the destination. True means that it was not away before.
-    pub(crate) fn fail(&self, error: &str) -> bool {
-        self.note_error(error);
-        !self.is_away.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether the destination does not answer.
-    pub(crate) fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
-    }
-
-    /// Notes that the destination answers. True means that it was away before.
-    pub(crate) fn succeed(&self) -> bool {
-        self.is_away() && self.is_away.swap(false, Ordering::Relaxed)
-    }
-
-    /// Returns the last error. It is empty if there was none.
-    pub(crate) fn last_error(&self) -> String {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 /// The progress of all streams of lines, by number.
@@ -166,7 +139,7 @@ impl Streams {
 
     /// Whether a destination does not take lines.
     pub(crate) fn is_away(&self) -> bool {
-        self.all().iter().any(|(_, progress)| progress.is_away())
+        self.all().iter().any(|(_, progress)| progress.troubles.is_away())
     }
 
     /// Returns all of them.
@@ -198,15 +171,5 @@ mod tests {
         // Retention removed a part, and the backlog is counted again.
         progress.set_backlog(20, progress.durable_bytes());
         assert_eq!(progress.lag_bytes(), 20);
-    }
-
-    #[test]
-    fn an_outage_is_told_once() {
-        let progress = Progress::default();
-        assert!(!progress.succeed());
-        assert!(progress.fail("a"));
-        assert!(!progress.fail("b"));
-        assert!(progress.succeed() && !progress.succeed());
-        assert_eq!((progress.errors.load(Ordering::Relaxed), &*progress.last_error()), (2, "b"));
     }
 }

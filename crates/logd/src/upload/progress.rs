@@ -2,10 +2,13 @@
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
-use crate::disk::segment::{format::name::Stream, now_ms};
+use crate::{
+    disk::segment::{format::name::Stream, now_ms},
+    ship::destination::Troubles,
+};
 
 /// A segment that is to be uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +30,8 @@ pub(crate) struct Uploads {
     pub(crate) segments: AtomicU64,
     /// Bytes of objects that were uploaded and checked.
     pub(crate) bytes: AtomicU64,
-    pub(crate) errors: AtomicU64,
     pub(crate) lost_segments: AtomicU64,
-    is_away: AtomicBool,
-    last_error: Mutex<String>,
+    pub(crate) troubles: Troubles,
 }
 
 impl Uploads {
@@ -53,29 +54,12 @@ impl Uploads {
         self.lock().retain(|one| one.segment != segment);
         self.segments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.is_away.swap(false, Ordering::Relaxed)
-    }
-
-    /// An upload failed. True means that the store was not away before.
-    pub(crate) fn fail(&self, error: &str) -> bool {
-        self.errors.fetch_add(1, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
-        !self.is_away.swap(true, Ordering::Relaxed)
+        self.troubles.succeed()
     }
 
     /// A segment was removed before it was uploaded.
     pub(crate) fn lose(&self) {
         self.lost_segments.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether the last upload failed.
-    pub(crate) fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
-    }
-
-    /// Returns the last error. It is empty if there was none.
-    pub(crate) fn last_error(&self) -> String {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn waiting_segments(&self) -> u64 {

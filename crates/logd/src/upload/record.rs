@@ -40,7 +40,8 @@ fn text(place: &str) -> String {
     format!("{TITLE}\n{place}\n")
 }
 
-/// Removes the records of other places, so that these segments are uploaded to this one.
+/// Removes the records of other places, so that these segments are uploaded to this one, and what a crash left of
+/// records that were being written.
 ///
 /// # Errors
 ///
@@ -50,10 +51,15 @@ pub(super) fn forget_others(directory: &Path, place: &str) -> Result<(), LogdErr
     let mut count = 0;
     for entry in fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let Some((_, _, Part::Uploaded)) = name.to_str().and_then(parse) else { continue };
-        let path = directory.join(&name);
+        let Some(name) = name.to_str() else { continue };
+        let whole = name.strip_suffix(replacement::ENDING);
+        let Some((_, _, Part::Uploaded)) = parse(whole.unwrap_or(name)) else { continue };
+        let path = directory.join(name);
         let failed = |error| LogdError::on(&path, &error);
-        if fs::read(&path).map_err(failed)? != text(place).as_bytes() {
+        if whole.is_some() {
+            // It takes space, and does no harm.
+            let _ = fs::remove_file(&path);
+        } else if fs::read(&path).map_err(failed)? != text(place).as_bytes() {
             fs::remove_file(&path).map_err(failed)?;
             count += 1;
         }

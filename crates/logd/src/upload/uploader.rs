@@ -192,7 +192,7 @@ impl Work {
             // The keeper still lists it.
             Ok(Copied::Gone) => self.rest(segment),
             Ok(Copied::Refused(why)) => {
-                self.uploads.errors.fetch_add(1, Ordering::Relaxed);
+                self.uploads.troubles.note(&why);
                 let name = name(segment);
                 log::remark("upload", format_args!("{}: not uploaded: {why}", name.display()));
                 self.rest(segment);
@@ -262,7 +262,7 @@ impl Work {
 
     fn fail(&mut self, segment: Segment, Trouble(why): &Trouble) -> Turn {
         *self.failures.entry(segment).or_default() += 1;
-        if self.uploads.fail(why) {
+        if self.uploads.troubles.fail(why) {
             let remedy = "segments stay here, and logd tries again";
             log::remark("upload", format_args!("{}: {why}; {remedy}", self.place));
         }

@@ -90,9 +90,11 @@ const OF_STREAMS: [ShipFigure; 6] = [
         it.lost_lines.load(Ordering::Relaxed)
     }),
     ("errors_total", "counter", "Errors after which lines were read or sent again", |it| {
-        it.errors.load(Ordering::Relaxed)
+        it.troubles.count()
     }),
-    ("away", "gauge", "1 if the destination does not take lines", |it| u64::from(it.is_away())),
+    ("away", "gauge", "1 if the destination does not take lines", |it| {
+        u64::from(it.troubles.is_away())
+    }),
 ];
 
 /// Formats the metrics of shipping.
@@ -115,7 +117,7 @@ const OF_UPLOADS: [UploadFigure; 8] = [
         it.segments.load(Ordering::Relaxed)
     }),
     ("bytes_total", "counter", "Bytes of their objects", |it| it.bytes.load(Ordering::Relaxed)),
-    ("errors_total", "counter", "Uploads that failed", |it| it.errors.load(Ordering::Relaxed)),
+    ("errors_total", "counter", "Uploads that failed", |it| it.troubles.count()),
     ("lost_segments_total", "counter", "Segments that were removed before their upload", |it| {
         it.lost_segments.load(Ordering::Relaxed)
     }),
@@ -127,7 +129,7 @@ const OF_UPLOADS: [UploadFigure; 8] = [
     ),
     ("waiting_bytes", "gauge", "Bytes of these", Uploads::waiting_bytes),
     ("oldest_seconds", "gauge", "Seconds since the oldest of these ended", Uploads::oldest_seconds),
-    ("away", "gauge", "1 if the last upload failed", |it| u64::from(it.is_away())),
+    ("away", "gauge", "1 if the last upload failed", |it| u64::from(it.troubles.is_away())),
 ];
 
 /// Formats the metrics of uploads.

@@ -214,7 +214,7 @@ fn shipping(html: &mut String, streams: &Streams) {
                    <th>last error";
     table(html, "shipping", "Shipping", columns);
     for (number, progress) in streams.all() {
-        let is_away = progress.is_away();
+        let is_away = progress.troubles.is_away();
         let _ = writeln!(
             html,
             "<tr><td>{number}<td>{}<td>{}<td>{}<td>{}<td>{}<td class=\"{}\">{}</tr>",
@@ -222,9 +222,9 @@ fn shipping(html: &mut String, streams: &Streams) {
             progress.lag_lines(),
             bytes_text(progress.lag_bytes()),
             progress.lost_lines.load(Ordering::Relaxed),
-            progress.errors.load(Ordering::Relaxed),
+            progress.troubles.count(),
             if is_away { "bad" } else { "" },
-            escaped(&progress.last_error()),
+            escaped(&progress.troubles.last()),
         );
     }
     html.push_str(TABLE_END);
@@ -243,9 +243,9 @@ fn uploading(html: &mut String, uploads: &Uploads) {
         bytes_text(uploads.waiting_bytes()),
         uploads.oldest_seconds(),
         uploads.lost_segments.load(Ordering::Relaxed),
-        uploads.errors.load(Ordering::Relaxed),
-        if uploads.is_away() { "bad" } else { "" },
-        escaped(&uploads.last_error()),
+        uploads.troubles.count(),
+        if uploads.troubles.is_away() { "bad" } else { "" },
+        escaped(&uploads.troubles.last()),
     );
     html.push_str(TABLE_END);
 }

@@ -41,7 +41,7 @@ fn ship(fault: Option<Faults>) -> (World, Vec<Stored>, u64) {
     let own = ((crc32fast::hash(b"00ff").wrapping_add(4)) % 3) as i32;
     let own = stored.remove(&own).unwrap();
     assert!(stored.is_empty(), "a stream goes to one partition");
-    let errors = world.progress().errors.load(std::sync::atomic::Ordering::Relaxed);
+    let errors = world.progress().troubles.count();
     (world, own, errors)
 }
 
@@ -108,7 +108,7 @@ fn a_broker_that_is_away_is_told_and_the_next_one_is_asked() {
     let mut lane = world.lane(kafka(vec![closed.clone()]));
     lane.turn(std::time::Duration::ZERO);
     assert!(lane.is_away());
-    let told = world.progress().last_error();
+    let told = world.progress().troubles.last();
     assert!(told.starts_with(&format!("kafka {closed}: ")) && told.contains("refused"), "{told}");
     let broker = Broker::start(None);
     let mut lane = world.lane(kafka(vec![closed, broker.address.to_string()]));
@@ -134,7 +134,7 @@ fn after_a_wrong_answer_the_next_broker_is_asked() {
         for _ in 0..20 {
             lane.turn(std::time::Duration::from_millis(500));
         }
-        assert!(lane.is_done(), "{}", world.progress().last_error());
+        assert!(lane.is_done(), "{}", world.progress().troubles.last());
     }
 }
 
@@ -151,7 +151,7 @@ fn what_is_no_broker_is_told() {
     world.write();
     world.lane(kafka(vec![address])).turn(std::time::Duration::ZERO);
     drop(server.join());
-    let told = world.progress().last_error();
+    let told = world.progress().troubles.last();
     assert!(told.contains("no broker of Kafka without TLS answers there"), "{told}");
 }
 

@@ -146,7 +146,7 @@ fn ship(world: &World) -> (u64, u64) {
     assert!(world.streams.have_shipped_start());
     let lost = progress.lost_lines.load(Ordering::Relaxed);
     assert_eq!(lost + store.borrow().lines.len() as u64, all);
-    (lost, progress.errors.load(Ordering::Relaxed))
+    (lost, progress.troubles.count())
 }
 
 fn last_data(world: &World) -> std::path::PathBuf {

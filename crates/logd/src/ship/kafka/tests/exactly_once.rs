@@ -75,7 +75,7 @@ fn run(broker: &Broker, restarts: &[usize]) -> (World, u64) {
         lane.turn(std::time::Duration::from_millis(5));
     }
     complete(&mut lane);
-    let errors = world.progress().errors.load(Ordering::Relaxed);
+    let errors = world.progress().troubles.count();
     (world, errors)
 }
 
@@ -173,7 +173,7 @@ fn a_restart_goes_on_where_the_progress_topic_says() {
     std::fs::remove_file(world.directory.path().join("ship.cursor")).unwrap();
     complete(&mut world.lane(exactly_once(&broker, 0)));
     assert_eq!((batches(), world.progress().acknowledged()), (before, world.lines.len() as u64));
-    assert_eq!(world.progress().errors.load(Ordering::Relaxed), 0);
+    assert_eq!(world.progress().troubles.count(), 0);
 }
 
 /// The first half used to be taken for what was known before, so the lane was not told.
@@ -190,7 +190,7 @@ fn progress_that_is_read_in_two_halves_is_believed() {
     lane = world.lane(exactly_once(&broker, 0));
     complete(&mut lane);
     check(&world, &broker, "two halves");
-    assert_eq!(world.progress().errors.load(Ordering::Relaxed), 1);
+    assert_eq!(world.progress().troubles.count(), 1);
 }
 
 /// A daemon that hangs, and goes on after another took over, commits nothing any more.
@@ -204,7 +204,7 @@ fn who_had_the_stream_before_is_fenced() {
         // Neither knows of the other; each finds out by an error.
         let _ = lanes[number / 4 % 2].turn(std::time::Duration::from_millis(2));
     }
-    let errors = world.progress().errors.load(Ordering::Relaxed);
+    let errors = world.progress().troubles.count();
     assert!(errors > 0);
     for lane in &mut lanes {
         complete(lane);
@@ -273,7 +273,7 @@ fn a_progress_topic_that_is_empty_is_read_from_its_start() {
         complete(&mut lane);
     }
     check(&world, &broker, "cleared");
-    assert_eq!(world.progress().errors.load(Ordering::Relaxed), 1);
+    assert_eq!(world.progress().troubles.count(), 1);
 }
 
 /// A directory of which everything is committed.
@@ -293,7 +293,7 @@ fn progress_beyond_what_is_stored_is_told() {
     emptied.write();
     let mut lane = emptied.lane(exactly_once(&broker, 0));
     lane.turn(std::time::Duration::ZERO);
-    let told = emptied.progress().last_error();
+    let told = emptied.progress().troubles.last();
     let (lines, own) = (world.lines.len(), emptied.lines.len());
     let expected = format!("the destination has {lines} lines of stream 0, and {own} are stored");
     assert!(
@@ -328,7 +328,7 @@ fn other_lines_with_the_numbers_of_committed_ones_are_told() {
     }
     let mut lane = restored.lane(exactly_once(&broker, 0));
     refuses(&restored, &mut lane);
-    let told = restored.progress().last_error();
+    let told = restored.progress().troubles.last();
     let expected = format!(
         "the destination has {lines} lines of stream 0, and its line {} is not the one here",
         lines - 1

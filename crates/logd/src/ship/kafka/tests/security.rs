@@ -90,7 +90,7 @@ fn told(guard: Guard, security: Security) -> Option<String> {
         assert_eq!(stored, world.lines.len());
         return None;
     }
-    let told = world.progress().last_error();
+    let told = world.progress().troubles.last();
     assert!(told.starts_with(&format!("kafka {}: ", broker.address)), "{told}");
     assert!(told.lines().count() == 1 && !told.contains("secret"), "{told}");
     Some(told)
