@@ -3,7 +3,7 @@
 //! `RINGWISE_CONNECTIONS` says how many; without it 2,000.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -63,6 +63,46 @@ fn thousands_stay_and_those_that_send_lose_nothing() {
         assert_eq!(count(&output, "broken"), 0, "{output}");
         assert_eq!(count(&output, "connections"), (idle + SENDERS) as u64, "{output}");
     }
+}
+
+/// However fast they come, most of those that have sent a request have no buffers when they are silent again.
+#[test]
+fn idle_connections_of_http_take_little_memory() {
+    const CLIENTS: usize = 8000;
+    const REQUEST: &[u8] =
+        b"POST /ingest HTTP/1.1\r\nHost: logd\r\nContent-Type: application/x-ndjson\r\n\
+                             Content-Length: 2\r\n\r\n1\n";
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let stored = directory.path().to_str().unwrap();
+    let most = (CLIENTS + 100).to_string();
+    let flags = ["--dir", stored, "--http-intake", "127.0.0.1:0", "--intake-connections", &most];
+    let mut daemon = Daemon::launch("logd", "epoll", &flags).unwrap();
+    let told = daemon.line();
+    let address = told.split("http://").nth(1).unwrap().split('/').next().unwrap();
+    let before = daemon.resident_kib();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS / 100 {
+        let ask = |_| {
+            let mut stream = daemon::connect(address.parse().unwrap());
+            stream.write_all(REQUEST).unwrap();
+            stream
+        };
+        let asking: Vec<TcpStream> = (0..100).map(ask).collect();
+        for mut stream in &asking {
+            let mut answer = [0; 512];
+            let count = stream.read(&mut answer).unwrap();
+            assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
+        }
+        clients.extend(asking);
+    }
+    let bytes = (daemon.resident_kib() - before) * 1024 / CLIENTS as u64;
+    println!("{bytes} B for each of {CLIENTS} connections");
+    assert!(bytes < 10 << 10, "{bytes} B for each idle connection");
+    drop(clients);
+    daemon.end();
 }
 
 /// So much each of them sends at most, in bytes.

@@ -41,7 +41,7 @@ use tokio::{
 use super::{
     depot::{Deposit, Verdict},
     listener::{Readable, Speaker, has_bytes},
-    shared::{Client, Shared},
+    shared::{Client, Counts, Shared},
 };
 use crate::{clients::refusal::Refusal as Unknown, lines::framing::Framing, monitoring::log};
 pub(crate) use answer::Refusal;
@@ -56,8 +56,11 @@ use watched::{Unread, Watched};
 const STORE_TIME: Duration = Duration::from_secs(30);
 /// How long a connection may be silent between requests, and take for the head of one, without `--idle`.
 const IDLE_TIME: Duration = Duration::from_secs(75);
-/// How often it looks whether a connection is idle and needs no buffers.
+/// How often it looks whether a connection is idle and needs no buffers,
 const BUFFERS_TIME: Duration = Duration::from_secs(1);
+/// and if more than so many connections have buffers, which are 16 KiB each.
+const BUFFERED_MAX: usize = 1024;
+const CROWDED_BUFFERS_TIME: Duration = Duration::from_millis(10);
 /// How often it looks at the end whether all requests of a connection are answered.
 const ANSWERS_TIME: Duration = Duration::from_millis(100);
 /// How long at the end a client may read nothing of its answers.
@@ -80,11 +83,36 @@ impl Speaker for Http {
                 return;
             }
             let watched = Watched { stream, before, watch: Arc::default() };
-            match answer(watched, &client, shared, idle).await {
+            // In a box of its own, so that an idle connection has none of it.
+            match Box::pin(answer(watched, &client, shared, idle)).await {
                 Some(rest) => (stream, before) = rest,
                 None => return,
             }
         }
+    }
+}
+
+/// A connection that has buffers.
+struct Buffered<'a>(&'a Counts);
+
+impl Buffered<'_> {
+    fn begin(counts: &Counts) -> Buffered<'_> {
+        counts.buffered.fetch_add(1, Ordering::Relaxed);
+        Buffered(counts)
+    }
+
+    /// After what time it looks whether the connection is idle.
+    fn time(&self) -> Duration {
+        match self.0.buffered.load(Ordering::Relaxed) > BUFFERED_MAX {
+            true => CROWDED_BUFFERS_TIME,
+            false => BUFFERS_TIME,
+        }
+    }
+}
+
+impl Drop for Buffered<'_> {
+    fn drop(&mut self) {
+        self.0.buffered.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,6 +124,7 @@ async fn answer<S: Readable>(
     idle: Duration,
 ) -> Option<(S, Bytes)> {
     let watch = watched.watch.clone();
+    let buffered = Buffered::begin(&shared.counts);
     let service = service_fn(|request| {
         let (shared, client, active) = (shared.clone(), client.clone(), watch.begin());
         async move {
@@ -130,7 +159,7 @@ async fn answer<S: Readable>(
                 }
                 return None;
             }
-            () = sleep(BUFFERS_TIME) => {}
+            () = sleep(buffered.time()) => {}
         }
         if unread.lasts(&watch) >= idle {
             return give_up(client, shared);
