@@ -50,7 +50,7 @@ class Client:
         self._ended = False
         self._is_waiting = False  # the client's thread, for lines
         self._changed = threading.Condition()
-        self._loop, self._woken = asyncio.new_event_loop(), asyncio.Event()
+        self._loop, self._woken, self._closed = asyncio.new_event_loop(), asyncio.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -67,7 +67,7 @@ class Client:
             self._bytes += len(data)
             is_waiting, self._is_waiting = self._is_waiting, False
         if is_waiting:
-            self._notify()
+            self._notify(self._woken)
 
     def flush(self, timeout=None):
         """Waits until all lines are acknowledged; says whether they are."""
@@ -81,13 +81,13 @@ class Client:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self._notify()
+        self._notify(self._closed)
         self._thread.join(timeout)
         return is_flushed
 
-    def _notify(self):
+    def _notify(self, event):
         with contextlib.suppress(RuntimeError):  # the client has ended meanwhile
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(event.set)
 
     def _work(self):
         with contextlib.closing(self._loop):
@@ -99,9 +99,11 @@ class Client:
             try:
                 await self._serve()
             except BaseException as failure:  # nobody may wait for a thread that is gone
-                self.failure = failure
                 word = getattr(failure, "word", None)
                 with self._changed:
+                    if self._ended:
+                        return
+                    self.failure = failure
                     if word in FINAL or not isinstance(failure, (OSError, ValueError, Refused)):
                         self._end(failure)
                     failures = 0 if self._progressed else failures
@@ -114,7 +116,8 @@ class Client:
         secure = {"ssl": self.tls, "server_hostname": self.address[0], "ssl_handshake_timeout": 10} if self.tls else {}
         connection = socket.create_connection(self.address, timeout=10)
         reader, writer = await asyncio.open_connection(sock=connection, limit=4096, **secure)
-        tasks = [asyncio.ensure_future(task) for task in (self._send(writer), self._receive(reader))]
+        tasks = self._send(writer), self._receive(reader), self._closed.wait()
+        tasks = [asyncio.ensure_future(task) for task in tasks]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -127,10 +130,11 @@ class Client:
 
     async def _send(self, writer):
         writer.write(self.greeting.encode() + b"\n")
-        while not self._ended:
+        while True:
             if lines := self._next_lines():
                 writer.write(lines)
                 await writer.drain()
+                await asyncio.sleep(0)  # answers go first, for the last one may say why sending fails
             else:
                 await self._woken.wait()
                 self._woken.clear()
@@ -168,7 +172,8 @@ class Client:
             self.rejected(line, reason)
         except BaseException as failure:
             self._end(failure)  # whatever its kind is, another connection does not help
-            raise
+            # asyncio lets some kinds through to the thread, past whoever has the connection.
+            raise ConnectionAbortedError("the callback failed") from failure
 
     def _end(self, failure):
         self.failure, self._ended = failure, True

@@ -18,8 +18,8 @@ use crate::harness::daemon::signal;
 /// How long the server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Microsoft's key of its emulator, which is public, signed this leave to make containers until 2099.
-const AZURE_LEAVE: &str = "sv=2019-12-12&ss=b&srt=sco&sp=rwdlac&se=2099-01-01T00%3A00%3A00Z&spr=https%2Chttp\
+/// A shared access signature by the public key of Microsoft's emulator, with which containers can be made until 2099.
+const AZURE_SIGNATURE: &str = "sv=2019-12-12&ss=b&srt=sco&sp=rwdlac&se=2099-01-01T00%3A00%3A00Z&spr=https%2Chttp\
      &sig=0inStVod1SiNNw%2FCJ4fRrpJIdRZAadbisT7bZCD4KQs%3D";
 
 /// What a server speaks.
@@ -58,7 +58,9 @@ impl Protocol {
     fn bucket(self, name: &str) -> String {
         match self {
             Protocol::S3 => format!("/{name}"),
-            Protocol::Azure => format!("/devstoreaccount1/{name}?restype=container&{AZURE_LEAVE}"),
+            Protocol::Azure => {
+                format!("/devstoreaccount1/{name}?restype=container&{AZURE_SIGNATURE}")
+            }
         }
     }
 

@@ -50,7 +50,7 @@ fn what_is_no_daemon_is_told_and_tried_again_after_pauses() {
             let _ = stream.write_all(b"H 1 durable 7\n");
             close(stream);
         }),
-        // The same, but bytes that it has not read make a reset of the close.
+        // The same, but it closes before it has read all bytes, so the client gets a reset.
         ("ConnectionReset", |_, mut stream| {
             greeting(&stream);
             let _ = stream.write_all(b"H 1 durable 7\n");

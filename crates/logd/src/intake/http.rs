@@ -41,7 +41,7 @@ use tokio::{
 use super::{
     depot::{Deposit, Verdict},
     listener::{Readable, Speaker, has_bytes},
-    shared::{Client, Counts, Shared},
+    shared::{Client, Shared},
 };
 use crate::{clients::refusal::Refusal as Unknown, lines::framing::Framing, monitoring::log};
 pub(crate) use answer::Refusal;
@@ -56,11 +56,10 @@ use watched::{Unread, Watched};
 const STORE_TIME: Duration = Duration::from_secs(30);
 /// How long a connection may be silent between requests, and take for the head of one, without `--idle`.
 const IDLE_TIME: Duration = Duration::from_secs(75);
-/// How often it looks whether a connection is idle and needs no buffers,
-const BUFFERS_TIME: Duration = Duration::from_secs(1);
-/// and if more than so many connections have buffers, which are 16 KiB each.
-const BUFFERED_MAX: usize = 1024;
-const CROWDED_BUFFERS_TIME: Duration = Duration::from_millis(10);
+/// When it looks first whether a connection is idle and needs no buffers. Each later look comes after twice the time.
+const BUFFERS_TIME_MIN: Duration = Duration::from_millis(10);
+/// The longest time between two such looks.
+const BUFFERS_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often it looks at the end whether all requests of a connection are answered.
 const ANSWERS_TIME: Duration = Duration::from_millis(100);
 /// How long at the end a client may read nothing of its answers.
@@ -92,30 +91,6 @@ impl Speaker for Http {
     }
 }
 
-/// A connection that has buffers.
-struct Buffered<'a>(&'a Counts);
-
-impl Buffered<'_> {
-    fn begin(counts: &Counts) -> Buffered<'_> {
-        counts.buffered.fetch_add(1, Ordering::Relaxed);
-        Buffered(counts)
-    }
-
-    /// After what time it looks whether the connection is idle.
-    fn time(&self) -> Duration {
-        match self.0.buffered.load(Ordering::Relaxed) > BUFFERED_MAX {
-            true => CROWDED_BUFFERS_TIME,
-            false => BUFFERS_TIME,
-        }
-    }
-}
-
-impl Drop for Buffered<'_> {
-    fn drop(&mut self) {
-        self.0.buffered.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Answers requests until the connection is idle: what is left of it. None: it has ended.
 async fn answer<S: Readable>(
     watched: Watched<S>,
@@ -124,7 +99,6 @@ async fn answer<S: Readable>(
     idle: Duration,
 ) -> Option<(S, Bytes)> {
     let watch = watched.watch.clone();
-    let buffered = Buffered::begin(&shared.counts);
     let service = service_fn(|request| {
         let (shared, client, active) = (shared.clone(), client.clone(), watch.begin());
         async move {
@@ -140,7 +114,7 @@ async fn answer<S: Readable>(
         .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(watched), service);
-    let mut unread = Unread::default();
+    let (mut unread, mut look_time) = (Unread::default(), BUFFERS_TIME_MIN);
     loop {
         tokio::select! {
             // A client that breaks off has its reasons.
@@ -159,8 +133,9 @@ async fn answer<S: Readable>(
                 }
                 return None;
             }
-            () = sleep(buffered.time()) => {}
+            () = sleep(look_time) => {}
         }
+        look_time = BUFFERS_TIME_MAX.min(2 * look_time);
         if unread.lasts(&watch) >= idle {
             return give_up(client, shared);
         }

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -31,8 +31,6 @@ pub(crate) struct Counts {
     pub(super) state: Arc<State>,
     pub(super) connections: AtomicU64,
     pub(super) open: AtomicU64,
-    /// Connections of HTTP that have buffers.
-    pub(super) buffered: AtomicUsize,
     pub(super) turned_away: AtomicU64,
     pub(super) broken: AtomicU64,
     pub(super) tls_failures: AtomicU64,

@@ -57,7 +57,7 @@ pub(super) fn forget_others(directory: &Path, place: &str) -> Result<(), LogdErr
         let path = directory.join(name);
         let failed = |error| LogdError::on(&path, &error);
         if whole.is_some() {
-            // It takes space, and does no harm.
+            // An error is ignored, because what is left only takes space.
             let _ = fs::remove_file(&path);
         } else if fs::read(&path).map_err(failed)? != text(place).as_bytes() {
             fs::remove_file(&path).map_err(failed)?;

@@ -58,6 +58,26 @@ fn the_client_in_python_tells_what_it_waits_for() {
     assert_eq!(told, expected);
 }
 
+#[test]
+fn the_client_in_python_ends_though_the_daemon_reads_nothing() {
+    let Some(script) = python() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = "import sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
+        client = ringwise_log.Client('127.0.0.1', int(sys.argv[2]), 'python', memory=64 << 20)\n\
+        for number in range(40): client.send('\"' + 'x' * 1000000 + '\"')\n\
+        print(client.close(1), client._thread.is_alive())";
+    let mut command = Command::new("python3");
+    command.args(["-B", "-c", text]).arg(script.parent().unwrap());
+    command.arg(listener.local_addr().unwrap().port().to_string());
+    let client = command.stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    stream.write_all(b"H 1 durable 0\n").unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "False False\n");
+}
+
 /// Runs a program that has a client of the daemon, and 20 s.
 fn run(mortal: &Mortal, program: &str) -> Option<String> {
     let text = "import signal, sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
@@ -69,7 +89,7 @@ fn run(mortal: &Mortal, program: &str) -> Option<String> {
     command.args(["-B", "-c", &format!("{text}{program}")]).arg(script.parent().unwrap());
     let output = command.arg(mortal.address.port().to_string()).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {told}", output.status);
+    assert!(output.status.success() && told.is_empty(), "{}: {told}", output.status);
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
