@@ -47,10 +47,9 @@ fn the_client_in_python_comes_less_often_to_a_daemon_that_stays_busy() {
 
 #[test]
 fn the_client_in_python_tells_what_it_waits_for() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let Some(mut client) = send(address, "C.UTF-8", b"1\n") else { return };
+    // A port that no test gets for a daemon of its own.
+    let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+    let Some(mut client) = send(nobody, "C.UTF-8", b"1\n") else { return };
     let told = BufReader::new(client.stderr.take().unwrap()).lines().next().unwrap().unwrap();
     client.kill().unwrap();
     client.wait().unwrap();
