@@ -1,6 +1,6 @@
 //! `ringwise logd` and thousands of connections, most of which say nothing.
 //!
-//! `RINGWISE_CONNECTIONS` says how many; without it 2,000.
+//! `RINGWISE_CONNECTIONS` says how many speak the protocol of lines; without it 2,000.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -100,7 +100,8 @@ fn idle_connections_of_http_take_little_memory() {
     }
     let bytes = (daemon.resident_kib() - before) * 1024 / CLIENTS as u64;
     println!("{bytes} B for each of {CLIENTS} connections");
-    assert!(bytes < 10 << 10, "{bytes} B for each idle connection");
+    // With the buffers of all it was 15 KiB.
+    assert!(bytes < 8 << 10, "{bytes} B for each idle connection");
     drop(clients);
     daemon.end();
 }
