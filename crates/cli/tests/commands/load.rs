@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{daemon::Daemon, load};
+use crate::harness::{
+    daemon::{Daemon, has_python},
+    load,
+};
 
 use load::{ECHO, closed_port, error_line, latency_ns, server};
 
@@ -311,12 +314,8 @@ server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), Echo)
 print('listening on 127.0.0.1:%d' % server.server_address[1], flush=True)
 server.serve_forever()
 ";
-    if Command::new("python3").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "no skips in CI: python3");
-        eprintln!("skipped: no python3");
-        return None;
-    }
-    Daemon::spawn(Command::new("python3").args(["-c", SCRIPT]), "threads")
+    has_python()
+        .then(|| Daemon::spawn(Command::new("python3").args(["-c", SCRIPT]), "threads").unwrap())
 }
 
 #[test]
@@ -337,6 +336,15 @@ fn silent_connections_are_held_and_still_there_at_the_end() {
     assert!(server["bytes_per_idle_connection"].as_f64().unwrap() > 1000.0, "{server}");
     assert!(server["cpu_ns_per_op"].as_f64().unwrap() > 0.0, "{server}");
     assert!(server["context_switches"]["voluntary"].as_u64().unwrap() > 0, "{server}");
+}
+
+#[test]
+fn five_hundred_silent_connections_are_held() {
+    let result = good(right(), "-c 2 -t 300ms -l 64 --mode idle --idle 500");
+    assert_eq!(
+        (&result["connections_made"], &result["idle_connections"]),
+        (&502.into(), &500.into())
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::{
 use ringwise_log::{Builder, Client, Event, Failure, Refusal, Spool, Tls};
 
 use crate::{
-    harness::daemon::{Daemon, ENGINES, cat, rounds, wait_until},
+    harness::daemon::{Daemon, ENGINES, cat, has_python, rounds, wait_until},
     logd_tls::Place,
 };
 
@@ -234,14 +234,8 @@ fn a_client_that_comes_to_another_daemon_and_back_loses_nothing() {
 
 /// The script of the client in Python; nothing where there is no Python.
 fn python() -> Option<PathBuf> {
-    let text = "import ssl, sys; sys.exit(sys.version_info < (3, 10))";
-    let status = Command::new("python3").args(["-c", text]).status();
-    if !status.is_ok_and(|status| status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "no skips in CI: python3");
-        eprintln!("skipped: no python3 of 3.10 or later");
-        return None;
-    }
-    Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../log/examples/ringwise_log.py"))
+    has_python()
+        .then(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../log/examples/ringwise_log.py"))
 }
 
 /// Sends all lines through the client in Python, in so many parts. The daemon changes between two parts, while the

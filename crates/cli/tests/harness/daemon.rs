@@ -159,6 +159,18 @@ pub fn rounds() -> usize {
     count.unwrap_or(3)
 }
 
+/// Whether there is a Python that programs of tests run in.
+pub fn has_python() -> bool {
+    let text = "import ssl, sys; sys.exit(sys.version_info < (3, 10))";
+    let status = Command::new("python3").args(["-c", text]).status();
+    let is_there = status.is_ok_and(|status| status.success());
+    if !is_there {
+        assert!(std::env::var_os("CI").is_none(), "no skips in CI: python3");
+        eprintln!("skipped: no python3 of 3.10 or later");
+    }
+    is_there
+}
+
 /// Sends a signal.
 pub fn signal(child: &Child, name: &str) {
     let killed = Command::new("kill").args([name, &child.id().to_string()]).status();

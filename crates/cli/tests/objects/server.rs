@@ -6,7 +6,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -22,10 +22,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AZURE_SIGNATURE: &str = "sv=2019-12-12&ss=b&srt=sco&sp=rwdlac&se=2099-01-01T00%3A00%3A00Z&spr=https%2Chttp\
      &sig=0inStVod1SiNNw%2FCJ4fRrpJIdRZAadbisT7bZCD4KQs%3D";
 
-/// What a server speaks.
+/// A private key, with which a client of GCS signs its tokens by itself.
+static GOOGLE_KEY: LazyLock<String> = LazyLock::new(|| {
+    let output = Command::new("openssl").args(["genpkey", "-quiet", "-algorithm", "RSA"]).output();
+    let output = output.expect("openssl");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+});
+
+/// What a server speaks. The requests of GCS's XML API are those of S3, so one program is the server of both; it does not
+/// check signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     S3,
+    Gcs,
     Azure,
 }
 
@@ -34,6 +44,7 @@ impl Protocol {
     pub fn url(self) -> &'static str {
         match self {
             Protocol::S3 => "s3://logs/of/web",
+            Protocol::Gcs => "gs://logs/of/web",
             Protocol::Azure => "az://logs/of/web",
         }
     }
@@ -41,12 +52,12 @@ impl Protocol {
     /// A server on this port.
     fn command(self, port: &str) -> Command {
         let (variable, name) = match self {
-            Protocol::S3 => ("RINGWISE_MOTO", "moto_server"),
+            Protocol::S3 | Protocol::Gcs => ("RINGWISE_MOTO", "moto_server"),
             Protocol::Azure => ("RINGWISE_AZURITE", "azurite-blob"),
         };
         let mut command = Command::new(std::env::var(variable).unwrap_or_else(|_| name.to_owned()));
         match self {
-            Protocol::S3 => command.args(["-H", "127.0.0.1", "-p", port]),
+            Protocol::S3 | Protocol::Gcs => command.args(["-H", "127.0.0.1", "-p", port]),
             Protocol::Azure => command
                 .args(["--blobHost", "127.0.0.1", "--inMemoryPersistence", "--silent"])
                 .args(["--skipApiVersionCheck", "--disableTelemetry", "--blobPort", port]),
@@ -57,7 +68,7 @@ impl Protocol {
     /// The path of a request that makes a bucket.
     fn bucket(self, name: &str) -> String {
         match self {
-            Protocol::S3 => format!("/{name}"),
+            Protocol::S3 | Protocol::Gcs => format!("/{name}"),
             Protocol::Azure => {
                 format!("/devstoreaccount1/{name}?restype=container&{AZURE_SIGNATURE}")
             }
@@ -77,6 +88,17 @@ impl Protocol {
                 ("AWS_REGION", text("us-east-1")),
                 ("AWS_TIMEOUT", text("5s")),
             ],
+            Protocol::Gcs => {
+                let account = serde_json::json!({
+                    "private_key": *GOOGLE_KEY, "private_key_id": "1", "client_email": "logd@example.com",
+                    "gcs_base_url": url,
+                });
+                vec![
+                    ("GOOGLE_SERVICE_ACCOUNT_KEY", account.to_string()),
+                    ("GOOGLE_ALLOW_HTTP", text("true")),
+                    ("GOOGLE_TIMEOUT", text("5s")),
+                ]
+            }
             Protocol::Azure => vec![
                 ("AZURITE_BLOB_STORAGE_URL", url),
                 ("AZURE_STORAGE_USE_EMULATOR", text("true")),
@@ -120,6 +142,27 @@ impl Server {
         self.address
     }
 
+    /// The numbers of parts in which the objects of a bucket were sent.
+    pub fn parts(&self, bucket: &str) -> Vec<u64> {
+        if self.protocol == Protocol::Azure {
+            let listing = self.ask("GET", &(self.protocol.bucket(bucket) + "&comp=list"));
+            let blocks = within(&listing, "Name").into_iter().map(|name| {
+                let query = format!("comp=blocklist&{AZURE_SIGNATURE}");
+                let list = self.ask("GET", &format!("/devstoreaccount1/{bucket}/{name}?{query}"));
+                // An object that was sent at once has none.
+                1.max(within(&list, "Block").len() as u64)
+            });
+            return blocks.collect();
+        }
+        // Entity tags tell it.
+        let listing = self.ask("GET", &(self.protocol.bucket(bucket) + "?list-type=2"));
+        let tags = within(&listing, "ETag").into_iter().map(|tag| tag.replace("&quot;", ""));
+        let count = |tag: String| {
+            tag.trim_matches('"').split_once('-').map_or(1, |(_, count)| count.parse().unwrap())
+        };
+        tags.map(count).collect()
+    }
+
     /// Asks without a signature.
     pub fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
@@ -136,6 +179,13 @@ impl Server {
         thread::sleep(time);
         signal(&self.child, "-CONT");
     }
+}
+
+/// The texts of the elements of this name in XML.
+fn within<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
+    let (start, end) = (format!("<{name}>"), format!("</{name}>"));
+    let texts = xml.match_indices(&start).map(|(at, found)| &xml[at + found.len()..]);
+    texts.map(|text| text.split(&end).next().unwrap()).collect()
 }
 
 impl Drop for Server {

@@ -133,14 +133,6 @@ fn wait_long(what: &str, page: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// The numbers of parts in which objects were sent, as their entity tags tell.
-fn parts(server: &Server) -> Vec<u64> {
-    let listing = server.ask("GET", &format!("/{BUCKET}?list-type=2&prefix=of/web/"));
-    let tags = listing.split("<ETag>").skip(1).map(|rest| rest.split("</ETag>").next().unwrap());
-    let parts = tags.map(|tag| tag.trim_matches(['"', '&']).replace("&quot;", ""));
-    parts.map(|tag| tag.split_once('-').map_or(1, |(_, count)| count.parse().unwrap())).collect()
-}
-
 fn compare(directory: &Path, count: u64) {
     let lines = cat(&[], directory);
     assert_eq!(lines.len() as u64, count);
@@ -198,17 +190,20 @@ fn acknowledged_lines_are_there_whatever_fails(protocol: Protocol) {
         "{protocol:?}: {count} lines came back; {kills} kills, {errors} failed uploads, {left} lines left in the directory"
     );
     assert!(left < count as usize, "nothing was removed");
-    if protocol == Protocol::S3 {
-        let parts = parts(server);
-        let largest = parts.iter().max().unwrap();
-        println!("{} objects, the largest of {largest} parts", parts.len());
-        assert!(*largest > 1, "no object was sent in parts: {parts:?}");
-    }
+    let parts = server.parts(BUCKET);
+    let largest = parts.iter().max().unwrap();
+    println!("{} objects, the largest of {largest} parts", parts.len());
+    assert!(*largest > 1, "no object was sent in parts: {parts:?}");
 }
 
 #[test]
 fn acknowledged_lines_are_in_a_bucket_of_s3_whatever_fails() {
     acknowledged_lines_are_there_whatever_fails(Protocol::S3);
+}
+
+#[test]
+fn acknowledged_lines_are_in_a_bucket_of_gcs_whatever_fails() {
+    acknowledged_lines_are_there_whatever_fails(Protocol::Gcs);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! The store may be of any kind, so its entity tags and checksums prove nothing: they are not the same everywhere. What
 //! was written is read back. The lines are unpacked and compared with the checksums of the local index, and the index
 //! byte for byte. The index is written last, so a segment with an index in the store is whole there.
+//!
+//! A copy of a directory has the same name in the store, and so have its segments. A claim is written before the lines:
+//! the one segment that it names may have that name, and nobody overwrites its objects.
 
 use std::{
     fs::{self, File},
@@ -73,16 +76,19 @@ pub(super) async fn copy(
         return unsealed(directory, segment);
     }
     let (lines_key, index_key) = (key(segment, Part::Packed), key(segment, Part::Index));
-    let found = remote.index(&index_key).await?;
-    if found.as_ref().is_some_and(|found| is_other(found, &index)) {
-        let text = "another segment has its name in the store, so this directory was emptied or copied; stop logd and \
-                    remove directory.id, and ship.cursor if there is one, to upload under a new name";
-        return Ok(Copied::Refused(text.to_owned()));
-    }
+    let found = remote.small(&index_key).await?;
     if found.as_ref() == Some(&index)
         && let Some(size) = remote.check(&lines_key, &scan, |_| Ok(())).await?
     {
         return Ok(Copied::Done(size + index.len() as u64));
+    }
+    let claim = mark(&index).ok_or_else(|| Trouble("its index has no head".to_owned()))?;
+    if found.is_some_and(|found| is_other(&found, &claim))
+        || !is_claimed(remote, segment, &claim).await?
+    {
+        let text = "another segment has its name in the store, so this directory was emptied or copied; stop logd and \
+                    remove directory.id, and ship.cursor if there is one, to upload under a new name";
+        return Ok(Copied::Refused(text.to_owned()));
     }
     let Some(mut source) = Source::open(directory, segment, &scan)? else {
         return Ok(Copied::Gone);
@@ -96,10 +102,10 @@ pub(super) async fn copy(
         return Err(Trouble(format!("{lines_key}: the object is not what was sent")));
     }
     remote.put(&index_key, index.clone()).await?;
-    if remote.index(&index_key).await?.as_ref() != Some(&index) {
+    if remote.small(&index_key).await?.as_ref() != Some(&index) {
         return Err(Trouble(format!("{index_key}: the object is not what was sent")));
     }
-    Ok(Copied::Done(sent + index.len() as u64))
+    Ok(Copied::Done(sent + (index.len() + claim.len()) as u64))
 }
 
 /// What becomes of a segment that ended without a seal.
@@ -114,13 +120,33 @@ fn unsealed(directory: &Path, (stream, serial): (Stream, u64)) -> Result<Copied,
     Ok(Copied::Refused(text.to_owned()))
 }
 
-/// Whether an index is that of another segment. One without a whole head is of none.
-fn is_other(found: &[u8], own: &[u8]) -> bool {
-    let head = |index: &[u8]| {
-        let head = Entry::decode(index.get(..ENTRY_BYTES)?)?;
-        (head.kind == Kind::Head).then_some(Entry { flags: 0, ..head })
-    };
-    head(found).is_some_and(|found| Some(found) != head(own))
+/// The head and the seal of an index, which no two segments share. Nothing means that it has not both.
+fn mark(index: &[u8]) -> Option<Vec<u8>> {
+    let head = Entry::decode(index.first_chunk::<ENTRY_BYTES>()?)?;
+    let seal = Entry::decode(index.last_chunk::<ENTRY_BYTES>()?)?;
+    let head = Entry { flags: 0, ..head };
+    let is_whole = (head.kind, seal.kind) == (Kind::Head, Kind::Seal);
+    is_whole.then(|| [head.encode(), seal.encode()].concat())
+}
+
+/// Whether an index or a claim is that of another segment. One that is not whole is of none.
+fn is_other(found: &[u8], claim: &[u8]) -> bool {
+    mark(found).is_some_and(|found| found != claim)
+}
+
+/// Takes the name of a segment in the store, or finds that it has it. It does not if another segment has it.
+async fn is_claimed(
+    remote: &Remote,
+    segment: (Stream, u64),
+    claim: &[u8],
+) -> Result<bool, Trouble> {
+    let key = key(segment, Part::Claim);
+    match remote.create(&key, claim.to_vec()).await? {
+        Some(found) if is_other(&found, claim) => return Ok(false),
+        Some(found) if found != claim => remote.put(&key, claim.to_vec()).await?,
+        _ => {}
+    }
+    Ok(true)
 }
 
 fn local(path: &Path, error: &io::Error) -> Trouble {

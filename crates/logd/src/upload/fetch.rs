@@ -153,7 +153,7 @@ async fn fetch_one(
     segment: Segment,
 ) -> Result<Fetched, Trouble> {
     let path = |part| directory.join(segment.0.file(segment.1, part));
-    let index = remote.index(&key(segment, Part::Index)).await?;
+    let index = remote.small(&key(segment, Part::Index)).await?;
     let index = index.ok_or_else(|| Trouble("its index is gone".to_owned()))?;
     let scan = Scan::promised(&index);
     if scan.state() != State::Sealed {

@@ -46,7 +46,7 @@ fn text(place: &str) -> String {
 /// # Errors
 ///
 /// The directory cannot be read, or a record cannot be removed.
-pub(super) fn forget_others(directory: &Path, place: &str) -> Result<(), LogdError> {
+pub(super) fn remove_stale(directory: &Path, place: &str) -> Result<(), LogdError> {
     let failed = |error| LogdError::on(directory, &error);
     let mut count = 0;
     for entry in fs::read_dir(directory).map_err(failed)? {

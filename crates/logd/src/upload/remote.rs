@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use object_store::{Error, ObjectStore, ObjectStoreExt as _, buffered::BufWriter, path::Path};
+use object_store::{
+    Error, ObjectStore, ObjectStoreExt as _, PutMode, buffered::BufWriter, path::Path,
+};
 use tokio::io::AsyncWriteExt as _;
 
 use super::place::told;
@@ -105,19 +107,19 @@ impl Remote {
         Ok(())
     }
 
-    /// Reads an index, or returns nothing if there is none.
-    pub(super) async fn index(&self, key: &Path) -> Result<Option<Vec<u8>>, Trouble> {
+    /// Reads an object that fits into memory, or returns nothing if there is none.
+    pub(super) async fn small(&self, key: &Path) -> Result<Option<Vec<u8>>, Trouble> {
         let Some(size) = self.size(key).await? else { return Ok(None) };
         if size > INDEX_BYTES_MAX {
             return Err(Trouble(format!("{key}: {size} bytes are too many for an index")));
         }
-        let mut index = Vec::new();
+        let mut object = Vec::new();
         self.read(key, size, |bytes| {
-            index.extend_from_slice(bytes);
+            object.extend_from_slice(bytes);
             Ok(())
         })
         .await?;
-        Ok(Some(index))
+        Ok(Some(object))
     }
 
     /// Reads a frame. Returns its size if it is whole and its lines match the index. `take` gets all bytes.
@@ -140,6 +142,25 @@ impl Remote {
     /// Writes an object that fits into memory.
     pub(super) async fn put(&self, key: &Path, bytes: Vec<u8>) -> Result<(), Trouble> {
         self.bounds.within(self.store.put(key, bytes.into())).await.map(drop)
+    }
+
+    /// Writes an object that fits into memory, unless there is one: returns that one then.
+    ///
+    /// Some servers and file systems cannot do both in one request. With those, another may write it in between.
+    pub(super) async fn create(
+        &self,
+        key: &Path,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let created = self.store.put_opts(key, bytes.clone().into(), PutMode::Create.into());
+        if self.bounds.within(created).await.is_ok() {
+            return Ok(None);
+        }
+        let found = self.small(key).await?;
+        if found.is_none() {
+            self.put(key, bytes).await?;
+        }
+        Ok(found)
     }
 
     /// Writes an object of about this size, in parts if it is larger than one. `next` returns its bytes, or nothing at

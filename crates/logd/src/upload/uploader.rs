@@ -147,7 +147,7 @@ impl Work {
         (place, connect): (String, Connect),
         bounds: Bounds,
     ) -> Result<Work, LogdError> {
-        record::forget_others(directory, &place)?;
+        record::remove_stale(directory, &place)?;
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_MAX).build();
         Ok(Work {

@@ -57,28 +57,8 @@ fn the_client_in_python_tells_what_it_waits_for() {
     assert_eq!(told, expected);
 }
 
-#[test]
-fn the_client_in_python_ends_though_the_daemon_reads_nothing() {
-    let Some(script) = python() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let text = "import sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
-        client = ringwise_log.Client('127.0.0.1', int(sys.argv[2]), 'python', memory=64 << 20)\n\
-        for number in range(40): client.send('\"' + 'x' * 1000000 + '\"')\n\
-        print(client.close(1), client._thread.is_alive())";
-    let mut command = Command::new("python3");
-    command.args(["-B", "-c", text]).arg(script.parent().unwrap());
-    command.arg(listener.local_addr().unwrap().port().to_string());
-    let client = command.stdout(Stdio::piped()).spawn().unwrap();
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    lines.next().unwrap().unwrap();
-    stream.write_all(b"H 1 durable 0\n").unwrap();
-    let output = client.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "False False\n");
-}
-
-/// Runs a program that has a client of the daemon, and 20 s.
-fn run(mortal: &Mortal, program: &str) -> Option<String> {
+/// Starts a program that has a client of this address, and 20 s.
+fn begin(address: SocketAddr, program: &str) -> Option<Child> {
     let text = "import signal, sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
         signal.alarm(20)\n\
         def start(**settings):\n    \
@@ -86,10 +66,30 @@ fn run(mortal: &Mortal, program: &str) -> Option<String> {
     let script = python()?;
     let mut command = Command::new("python3");
     command.args(["-B", "-c", &format!("{text}{program}")]).arg(script.parent().unwrap());
-    let output = command.arg(mortal.address.port().to_string()).output().unwrap();
+    let command = command.arg(address.port().to_string());
+    Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// Waits for the end of such a program. Returns what it printed.
+fn printed(client: Child) -> String {
+    let output = client.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.is_empty(), "{}: {told}", output.status);
-    Some(String::from_utf8(output.stdout).unwrap())
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_client_in_python_ends_though_the_daemon_reads_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = "client = start(memory=64 << 20)\n\
+        for number in range(40): client.send('\"' + 'x' * 1000000 + '\"')\n\
+        print(client.close(1), client._thread.is_alive())";
+    let Some(client) = begin(listener.local_addr().unwrap(), program) else { return };
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    stream.write_all(b"H 1 durable 0\n").unwrap();
+    assert_eq!(printed(client), "False False\n");
 }
 
 #[test]
@@ -117,8 +117,9 @@ fn an_exception_of_the_callback_ends_the_client_in_python() {
             try: client.send('[1,2]')\n\
             except ConnectionError as error: print(repr(error.__cause__))\n\
             print(client.flush())";
-        let Some(told) = run(&mortal, &program.replace("KIND", kind)) else { return };
-        assert_eq!(told, format!("{kind}('no JSON')\nFalse\n"));
+        let program = program.replace("KIND", kind);
+        let Some(client) = begin(mortal.address, &program) else { return };
+        assert_eq!(printed(client), format!("{kind}('no JSON')\nFalse\n"));
     }
 }
 
@@ -133,7 +134,7 @@ fn the_client_in_python_works_in_a_program_with_many_descriptors() {
         client = start()\n\
         client.send('1')\n\
         print(client.close(10))";
-    let Some(told) = run(&mortal, program) else { return };
-    assert_eq!(told, "True\n");
+    let Some(client) = begin(mortal.address, program) else { return };
+    assert_eq!(printed(client), "True\n");
     assert_eq!(mortal.end(), ["1"]);
 }

@@ -31,7 +31,7 @@ fn whichever_request_fails_a_record_means_a_copy() {
     let store = Faulty::new();
     attempt(&store, "no fault");
     let requests = store.requests();
-    assert!(requests > 12 && objects(&store).len() == 2, "{requests} requests");
+    assert!(requests > 13 && objects(&store).len() == 3, "{requests} requests");
     for fault in FAULTS {
         for place in 1..=requests {
             let what = format!("{fault:?} at {place}");
@@ -91,7 +91,7 @@ fn a_copy_without_a_record_is_only_checked() {
     let mut first = work(directory, &store);
     first.uploads.found(vec![waiting(0)]);
     assert!(matches!(first.turn(), Turn::Failed(_)));
-    assert_eq!((objects(&store).len(), recorded(directory)), (2, vec![]));
+    assert_eq!((objects(&store).len(), recorded(directory)), (3, vec![]));
     fs::remove_dir(&blocked).unwrap();
     let mut second = work(directory, &store);
     second.uploads.found(vec![waiting(0)]);
@@ -143,7 +143,10 @@ fn one_segment_that_always_fails_does_not_hold_up_the_others() {
         work.turn();
     }
     assert_eq!(recorded(directory), [(STREAM, 2), (STREAM, 3)]);
-    assert!(objects(&store).keys().all(|key| !key.contains("0000000001")), "damage is no copy");
+    let mut of_damaged = objects(&store);
+    of_damaged.retain(|key, _| key.contains("0000000001"));
+    let names: Vec<_> = of_damaged.into_keys().collect();
+    assert_eq!(names, ["lines-000-0000000001.claim"], "damage is no copy");
     store.fails(|_, _| None);
     finish(&mut work);
     assert_eq!(recorded(directory), [FIRST, (STREAM, 2), (STREAM, 3)]);
@@ -170,6 +173,54 @@ fn a_copy_of_another_segment_is_never_overwritten() {
     write_sealed(directory, FIRST);
     assert_eq!((upload(), recorded(directory)), (1, vec![]));
     assert!(has_copy(&store, FIRST, &old, &index));
+}
+
+/// A copy of a directory, which took other lines since, is uploaded between any two requests of the first: whichever of
+/// the two has a record has its copy in the store.
+#[test]
+fn two_directories_of_one_name_never_overwrite_each_other() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lines = [&one, &other].map(|directory| {
+        // Of another millisecond.
+        std::thread::sleep(Duration::from_millis(2));
+        write_sealed(directory.path(), FIRST)
+    });
+    let record = STREAM.file(0, Part::Uploaded);
+    let (mut winners, mut place) = ([0, 0], 0);
+    loop {
+        place += 1;
+        let store = Faulty::new();
+        let (near, directory) = (store.besides(), other.path().to_owned());
+        store.fails(move |request, _| {
+            if request == place {
+                let (near, directory) = (near.clone(), directory.clone());
+                std::thread::spawn(move || upload_one(&directory, &near)).join().unwrap();
+            }
+            None
+        });
+        upload_one(one.path(), &store);
+        if store.requests() < place {
+            break;
+        }
+        for (winner, (directory, lines)) in [&one, &other].into_iter().zip(&lines).enumerate() {
+            let index = fs::read(directory.path().join(STREAM.file(0, Part::Index))).unwrap();
+            if fs::remove_file(directory.path().join(&record)).is_ok() {
+                assert!(has_copy(&store, FIRST, lines, &index), "{winner} at request {place}");
+                winners[winner] += 1;
+            }
+        }
+    }
+    assert!(
+        winners[0] > 5 && winners[1] > 0 && winners[0] + winners[1] == place - 1,
+        "{winners:?}"
+    );
+}
+
+/// Tries once to upload the first segment.
+fn upload_one(directory: &Path, store: &Arc<Faulty>) {
+    let mut work = work(directory, store);
+    work.uploads.found(vec![waiting(0)]);
+    work.turn();
 }
 
 /// An object without a whole index is what a crash left, and is replaced.

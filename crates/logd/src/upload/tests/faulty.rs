@@ -68,6 +68,11 @@ impl Faulty {
         Arc::new(Faulty { inner: Arc::default(), shared: Arc::new(shared) })
     }
 
+    /// The same objects, without faults.
+    pub(super) fn besides(&self) -> Arc<Faulty> {
+        Arc::new(Faulty { inner: self.inner.clone(), ..Arc::into_inner(Faulty::new()).unwrap() })
+    }
+
     /// Fails like this from now on. Requests are counted from 1 again.
     pub(super) fn fails(&self, plan: impl FnMut(u64, &Path) -> Option<Fault> + Send + 'static) {
         *self.shared.0.lock().unwrap() = (0, Box::new(plan));
