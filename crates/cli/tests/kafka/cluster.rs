@@ -23,16 +23,18 @@ pub const TOPIC: &str = "logs";
 pub const USER: &str = "logd";
 pub const PASSWORD: &str = "pass=word";
 
-/// Where Maven puts the jars. They stay for the next run.
+/// Where Maven puts the jars of the version in `RINGWISE_KAFKA`, or of 4.1.0. They stay for the next run.
 fn jars() -> PathBuf {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kafka-jars-4.1.0");
+    let version = std::env::var("RINGWISE_KAFKA").unwrap_or_else(|_| "4.1.0".to_owned());
+    let directory = format!("{}/kafka-jars-{version}", env!("CARGO_TARGET_TMPDIR"));
+    let directory = PathBuf::from(directory);
     if !directory.is_dir() {
         let part = directory.with_extension("part");
         let mut maven = Command::new("mvn");
         maven.args(["-q", "-B", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/pom.xml")]);
-        maven.arg("dependency:copy-dependencies");
+        maven.args(["dependency:copy-dependencies", &format!("-Dkafka.version={version}")]);
         maven.arg(format!("-DoutputDirectory={}", part.display()));
         let status = maven.status().expect("mvn: install maven and a JDK of Java 17");
         assert!(status.success(), "mvn: {status}");

@@ -81,11 +81,12 @@ pub(super) fn follow(
     go_on(directory, wanted, places, &start, printer)
 }
 
-/// Prints the last lines of each stream, and then what comes after them, until nobody wants more. If a stream grows
-/// faster than its lines are printed, older ones are left out.
+/// Prints the last lines of each stream, and then what comes after them, until nobody wants more. Of what a stream has
+/// got since the last look, it may read the last `lines_max` only.
 pub(super) fn live(
     directory: &Path,
     wanted: &Wanted<'_>,
+    lines_max: u64,
     printer: &mut dyn Printer,
 ) -> Result<(), LogdError> {
     let last = |segments: &InDirectory<'_>, _| {
@@ -94,7 +95,7 @@ pub(super) fn live(
     };
     let newest = |segments: &InDirectory<'_>, next: Option<u64>| {
         let next = next.unwrap_or(0);
-        Ok(next..begin_of_newest(segments, next, (u64::MAX, LIVE_BYTES))?)
+        Ok(next..begin_of_newest(segments, next, (lines_max, LIVE_BYTES))?)
     };
     let mut places = BTreeMap::new();
     let _ = print_new(directory, wanted, &mut places, &last, printer)?;

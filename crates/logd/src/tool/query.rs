@@ -132,9 +132,12 @@ impl QueryArgs {
     }
 
     /// Gives the last lines to a printer and then those that are stored, until it wants no more. If there are too many,
-    /// older ones are left out.
-    pub(crate) fn live(&self, printer: &mut dyn Printer) -> Result<(), LogdError> {
-        live(&self.directory, &self.wanted(), printer)
+    /// older ones are left out: of those without conditions it gets at least the last `shown_max` of a look.
+    pub(crate) fn live(&self, shown_max: u64, printer: &mut dyn Printer) -> Result<(), LogdError> {
+        let wanted = self.wanted();
+        // Of lines with conditions, nobody knows which are the last.
+        let lines_max = if wanted.selection.is_everything() { shown_max } else { u64::MAX };
+        live(&self.directory, &wanted, lines_max, printer)
     }
 
     fn wanted(&self) -> Wanted<'_> {

@@ -109,6 +109,22 @@ fn the_last_lines_come_and_then_each_that_is_stored() {
     }
 }
 
+/// Without conditions it would read the last 200 lines only.
+#[test]
+fn a_view_with_conditions_reads_all_lines_between_two_looks() {
+    let directory = temporary();
+    let (daemon, http) = start("epoll", directory.path(), &["--threads", "1"]).unwrap();
+    let all = lines(0..1000);
+    store(&daemon, "", &all[..1]);
+    let mut errors = Follower::new(http, "?where=level%3Derror");
+    errors.expect(&all[..1]);
+    for part in all[1..].chunks(111) {
+        store(&daemon, "", part);
+    }
+    errors.expect(&all.iter().skip(10).step_by(10).cloned().collect::<Vec<_>>());
+    daemon.end();
+}
+
 /// More is stored than is shown, and more than a client takes that does not read for a while.
 #[test]
 fn a_slow_client_is_told_how_many_lines_were_left_out() {

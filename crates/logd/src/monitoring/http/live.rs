@@ -1,8 +1,9 @@
 //! `GET /live`: the last lines, and then each as it is stored, as server-sent events.
 //!
 //! It reads segments as `query --follow` does, so no storing thread knows of it. A client that reads slowly, or a stream
-//! that is faster than any client, makes it leave lines out: those that the index alone says are too far behind, and at
-//! each look all but the newest [`LINES_MAX`]. It says how many. No line waits in memory for longer than a look.
+//! that is faster than any client, makes it leave lines out: at each look all but the newest [`LINES_MAX`]. It says how
+//! many. Those that the index alone says are too far behind it does not read. No line waits in memory for longer than a
+//! look.
 
 use std::{
     collections::VecDeque,
@@ -41,7 +42,7 @@ pub(super) fn send(client: Client<'_>, args: &QueryArgs, readers: &Readers) {
         is_begun: false,
         sent_at: Instant::now(),
     };
-    if let Err(error) = args.live(&mut events)
+    if let Err(error) = args.live(LINES_MAX as u64, &mut events)
         && !matches!(error, LogdError::BrokenPipe)
     {
         // Who has gone does not miss it.
