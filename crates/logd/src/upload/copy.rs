@@ -20,7 +20,7 @@ use super::{place::told, remote::Remote};
 use crate::{
     disk::segment::{
         format::{
-            entry::{ENTRY_BYTES, Entry, Kind, REMOVED},
+            entry::{ENTRY_BYTES, Entry, REMOVED},
             name::{Part, Stream},
         },
         frame::{Checker, Packer},
@@ -72,9 +72,9 @@ pub(super) async fn copy(
     if scan.head.is_some_and(|head| head.flags & REMOVED != 0) {
         return Ok(Copied::Gone);
     }
-    if scan.state() != State::Sealed {
+    let Some(claim) = mark(&scan).filter(|_| scan.state() == State::Sealed) else {
         return unsealed(directory, segment);
-    }
+    };
     let (lines_key, index_key) = (key(segment, Part::Packed), key(segment, Part::Index));
     let found = remote.small(&index_key).await?;
     if found.as_ref() == Some(&index)
@@ -82,10 +82,8 @@ pub(super) async fn copy(
     {
         return Ok(Copied::Done(size + index.len() as u64));
     }
-    let claim = mark(&index).ok_or_else(|| Trouble("its index has no head".to_owned()))?;
-    if found.is_some_and(|found| is_other(&found, &claim))
-        || !is_claimed(remote, segment, &claim).await?
-    {
+    let other = found.and_then(|found| mark(&Scan::promised(&found)));
+    if other.is_some_and(|other| other != claim) || !is_claimed(remote, segment, &claim).await? {
         let text = "another segment has its name in the store, so this directory was emptied or copied; stop logd and \
                     remove directory.id, and ship.cursor if there is one, to upload under a new name";
         return Ok(Copied::Refused(text.to_owned()));
@@ -121,17 +119,9 @@ fn unsealed(directory: &Path, (stream, serial): (Stream, u64)) -> Result<Copied,
 }
 
 /// The head and the seal of an index, which no two segments share. Nothing means that it has not both.
-fn mark(index: &[u8]) -> Option<Vec<u8>> {
-    let head = Entry::decode(index.first_chunk::<ENTRY_BYTES>()?)?;
-    let seal = Entry::decode(index.last_chunk::<ENTRY_BYTES>()?)?;
-    let head = Entry { flags: 0, ..head };
-    let is_whole = (head.kind, seal.kind) == (Kind::Head, Kind::Seal);
-    is_whole.then(|| [head.encode(), seal.encode()].concat())
-}
-
-/// Whether an index or a claim is that of another segment. One that is not whole is of none.
-fn is_other(found: &[u8], claim: &[u8]) -> bool {
-    mark(found).is_some_and(|found| found != claim)
+fn mark(scan: &Scan) -> Option<Vec<u8>> {
+    let head = Entry { flags: 0, ..scan.head? };
+    Some([head.encode(), scan.seal?.encode()].concat())
 }
 
 /// Takes the name of a segment in the store, or finds that it has it. It does not if another segment has it.
@@ -141,12 +131,13 @@ async fn is_claimed(
     claim: &[u8],
 ) -> Result<bool, Trouble> {
     let key = key(segment, Part::Claim);
-    match remote.create(&key, claim.to_vec()).await? {
-        Some(found) if is_other(&found, claim) => return Ok(false),
-        Some(found) if found != claim => remote.put(&key, claim.to_vec()).await?,
-        _ => {}
+    let Some(found) = remote.create(&key, claim.to_vec()).await? else { return Ok(true) };
+    let is_whole = found.len() == claim.len()
+        && found.chunks(ENTRY_BYTES).all(|entry| Entry::decode(entry).is_some());
+    if !is_whole {
+        remote.put(&key, claim.to_vec()).await?;
     }
-    Ok(true)
+    Ok(!is_whole || found == claim)
 }
 
 fn local(path: &Path, error: &io::Error) -> Trouble {
