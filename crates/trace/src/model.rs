@@ -149,8 +149,8 @@ pub struct Operation {
     pub source: Source,
     /// How the program asked for it.
     pub interface: Interface,
-    /// How long its thread computed before it, in ns: had a processor since its last operation by a syscall ended, or
-    /// since its last request of a ring was submitted. None: unknown, the thread's first operation, or Linux AIO.
+    /// How long its thread computed before it, in ns: had a processor since its last operation by a syscall ended. None:
+    /// unknown, the thread's first operation, or no syscall.
     pub computed_ns: Option<u64>,
 }
 

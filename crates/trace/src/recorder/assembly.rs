@@ -99,7 +99,7 @@ struct InCall {
     watch: Watch,
 }
 
-/// The time of a thread after a syscall ended or a request was submitted.
+/// The time of a thread after an operation.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     since_ns: u64,
@@ -314,18 +314,6 @@ impl Assembly {
         }
     }
 
-    fn pause(&mut self, tid: u32, time_ns: u64) {
-        if self.situation.sees_processors {
-            self.pauses.insert(tid, Pause { since_ns: time_ns, away_ns: 0, left_ns: None });
-        }
-    }
-
-    /// Ends a pause. Returns how long the thread had a processor in it.
-    fn computed_ns(&mut self, tid: u32, time_ns: u64) -> Option<u64> {
-        let pause = self.pauses.remove(&tid)?;
-        Some(time_ns.saturating_sub(pause.since_ns).saturating_sub(pause.away_ns))
-    }
-
     fn resumed(&mut self, tid: u32, time_ns: u64) {
         if let Some(pause) = self.pauses.get_mut(&tid)
             && let Some(left_ns) = pause.left_ns.take()
@@ -352,7 +340,9 @@ impl Assembly {
         let (mut watch, mut computed_ns) = (Watch::default(), None);
         if let Call::Io(io) = call {
             self.in_flight.begin();
-            computed_ns = self.computed_ns(tid, time_ns);
+            let pause = self.pauses.remove(&tid);
+            computed_ns =
+                pause.map(|own| time_ns.saturating_sub(own.since_ns).saturating_sub(own.away_ns));
             if io.kind == Kind::Read && self.situation.sees_pages {
                 watch.wanted = self.wanted(*io, pid, &arguments);
             }
@@ -388,7 +378,10 @@ impl Assembly {
         match (CALLS[usize::from(call.place)].2, outcome) {
             (Call::Io(io), outcome) => {
                 self.in_flight.end();
-                self.pause(tid, time_ns);
+                if self.situation.sees_processors {
+                    let pause = Pause { since_ns: time_ns, away_ns: 0, left_ns: None };
+                    self.pauses.insert(tid, pause);
+                }
                 self.syscall((io, call), outcome, (time_ns, tid));
             }
             (Call::AioSubmit | Call::RingEnter, Outcome::Done { bytes }) => {

@@ -38,33 +38,23 @@ impl Pace {
         }
     }
 
-    /// The same, if the steps that have ended did so at these times, and the step before began at that one. None: too
-    /// few have.
-    ///
-    /// A thread with several steps in flight computes between two begins, so they are at least as far apart. Else the
-    /// replay would keep more in flight than the program could.
-    pub fn due_after_ns(self, step: &Step, ends_ns: &[u64], began_ns: u64) -> Option<u64> {
+    /// The same, if the steps that have ended did so at these times. None: too few have.
+    pub fn due_after_ns(self, step: &Step, ends_ns: &[u64]) -> Option<u64> {
         let since_ns = match step.after {
             0 => 0,
             after => *ends_ns.get(after - 1)?,
         };
-        let due_ns = self.due_ns(step, since_ns);
-        Some(match self {
-            Pace::Recorded if step.is_asynchronous => due_ns.max(began_ns + step.computed_ns),
-            _ => due_ns,
-        })
+        Some(self.due_ns(step, since_ns))
     }
 }
 
-/// Computes as long as the program did before a step, while none was in flight.
+/// Computes as long as the program did before a step.
 pub(crate) fn compute(pace: Pace, step: &Step, job: &Job) {
-    // It may have computed before the replay begins, or while steps were in flight.
-    let whole_ns = step.computed_ns.min(step.think_ns);
     // The end of each wait spins as long.
-    if pace == Pace::Asap || whole_ns <= SPIN_NS {
+    if pace == Pace::Asap || step.computed_ns <= SPIN_NS {
         return;
     }
-    let began_ns = processor_ns();
+    let (began_ns, whole_ns) = (processor_ns(), step.computed_ns);
     let mut left_ns = whole_ns;
     while left_ns > 0 && !job.is_stopped() {
         // The clock of the thread is a syscall. It does not go while another thread has the processor.
@@ -103,37 +93,20 @@ mod tests {
     use super::*;
     use crate::program::replay::script::StepKind;
 
-    fn step() -> Step {
-        Step {
+    #[test]
+    fn computing_takes_processor_time_unless_think_time_is_left_out_or_the_sample_ends() {
+        let step = Step {
             kind: StepKind::Read,
             handle: 0,
             offset: 0,
             length: 0,
             bytes: 0,
             after: 0,
-            think_ns: 5_000_000,
+            think_ns: 0,
             computed_ns: 4_000_000,
             recorded_ns: 0,
             is_asynchronous: false,
-        }
-    }
-
-    #[test]
-    fn requests_of_a_ring_are_as_far_apart_as_the_thread_computed_between_them() {
-        let step = Step { after: 1, think_ns: 10, computed_ns: 50, ..step() };
-        let due_ns = |pace: Pace, is_asynchronous, ends_ns: &[u64], began_ns| {
-            pace.due_after_ns(&Step { is_asynchronous, ..step }, ends_ns, began_ns)
         };
-        assert_eq!(due_ns(Pace::Recorded, true, &[], 100), None);
-        assert_eq!(due_ns(Pace::Recorded, true, &[120], 100), Some(150));
-        assert_eq!(due_ns(Pace::Recorded, true, &[170], 100), Some(180));
-        assert_eq!(due_ns(Pace::Recorded, false, &[120], 100), Some(130));
-        assert_eq!(due_ns(Pace::Asap, true, &[120], 100), Some(120));
-    }
-
-    #[test]
-    fn computing_takes_processor_time_unless_think_time_is_left_out_or_the_sample_ends() {
-        let step = step();
         let job = crate::testing::job();
         let taken = |pace| {
             let before = processor_ns();

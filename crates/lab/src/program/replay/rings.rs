@@ -34,8 +34,6 @@ pub(crate) struct Prepared<'a> {
 struct Track<'a> {
     steps: &'a [Step],
     next: usize,
-    /// When the last one began.
-    began_ns: u64,
     /// When steps ended, in that order.
     ends_ns: Vec<u64>,
     lane: Lane,
@@ -67,7 +65,6 @@ impl<'a> Prepared<'a> {
         let track = |steps: &&'a [Step]| Track {
             steps,
             next: 0,
-            began_ns: 0,
             ends_ns: Vec::with_capacity(steps.len()),
             lane: Lane::new(shared.job, shared.window, 0, 1),
         };
@@ -161,8 +158,7 @@ impl Driver<'_, '_> {
                 if self.in_flight == self.ring.entries {
                     break;
                 }
-                let pace = self.shared.pace;
-                let due_ns = pace.due_after_ns(&step, &track.ends_ns, track.began_ns);
+                let due_ns = self.shared.pace.due_after_ns(&step, &track.ends_ns);
                 let Some(due_ns) = due_ns else { break };
                 if due_ns > self.shared.window.now_ns() {
                     next_due_ns = Some(next_due_ns.map_or(due_ns, |own| own.min(due_ns)));
@@ -199,7 +195,6 @@ impl Driver<'_, '_> {
         self.ring.local.push(operation, tag as u64).map_err(unavailable)?;
         track.lane.begin(1, began_ns);
         track.next += 1;
-        track.began_ns = began_ns;
         self.flights[tag] = Some(Flight { track: index, step, began_ns });
         self.in_flight += 1;
         Ok(())

@@ -85,7 +85,7 @@ pub(crate) struct Step {
     pub after: usize,
     /// The time between the end of the last of them, or the begin of the replay, and the begin of this step.
     pub think_ns: u64,
-    /// How long the thread computed since its step before, also while steps were in flight. 0: unknown, or nothing.
+    /// How much of that time the thread computed. 0: unknown, or nothing.
     pub computed_ns: u64,
     /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
@@ -176,6 +176,10 @@ impl Script {
         // The replay begins with the first step.
         let begins = builder.script.threads.iter_mut().flatten().filter(|step| step.after == 0);
         begins.for_each(|step| step.think_ns -= first_ns);
+        // It may have computed before the replay begins, or while operations were in flight.
+        for step in builder.script.threads.iter_mut().flatten() {
+            step.computed_ns = step.computed_ns.min(step.think_ns);
+        }
         builder.script
     }
 

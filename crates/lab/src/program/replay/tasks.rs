@@ -126,14 +126,13 @@ impl Prepared {
 async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
     let Scene { job, window, pace, .. } = scene;
     let mut lane = Lane::new(job, *window, 0, 1);
-    let (mut ends_ns, mut io_ns) = (Vec::with_capacity(steps.len()), 0);
-    let (mut next, mut begun_ns) = (0, 0);
+    let (mut ends_ns, mut io_ns, mut next) = (Vec::with_capacity(steps.len()), 0, 0);
     let mut flights = FuturesUnordered::new();
     // Idle ones by their length.
     let mut buffers: HashMap<usize, Vec<AlignedBuf>> = HashMap::new();
     loop {
         let step = steps.get(next).filter(|_| !job.is_stopped());
-        let due_ns = step.and_then(|step| pace.due_after_ns(step, &ends_ns, begun_ns));
+        let due_ns = step.and_then(|step| pace.due_after_ns(step, &ends_ns));
         let ended = match due_ns {
             Some(due_ns) if due_ns <= window.now_ns() => {
                 let step = steps[next];
@@ -146,7 +145,7 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
                 let began_ns = lane.clock();
                 lane.begin(1, began_ns);
                 flights.push(make(scene.files.clone(), (step, buffer), began_ns));
-                (next, begun_ns) = (next + 1, began_ns);
+                next += 1;
                 continue;
             }
             None if flights.is_empty() => break,

@@ -37,8 +37,6 @@ pub(super) struct Request {
     kind: Kind,
     descriptor: Option<i32>,
     begin_ns: u64,
-    /// How long the thread computed before it.
-    computed_ns: Option<u64>,
     pub(super) watch: Watch,
 }
 
@@ -89,15 +87,12 @@ impl Assembly {
                     self.questions.processes.insert(pid);
                 }
                 let Some(kind) = kind(opcode) else { return };
-                let computed_ns = self.computed_ns(tid, time_ns);
-                self.pause(tid, time_ns);
                 if self.requests.in_flight.len() >= REQUESTS_MAX {
                     self.end.unseen_requests += 1;
                     return;
                 }
                 let (descriptor, watch) = (None, Watch::default());
-                let begin_ns = time_ns;
-                let new = Request { pid, tid, kind, descriptor, begin_ns, computed_ns, watch };
+                let new = Request { pid, tid, kind, descriptor, begin_ns: time_ns, watch };
                 self.requests.submitting.insert(tid, request);
                 match self.requests.in_flight.insert(request, new) {
                     // Its completion was lost, or the program did not want one.
@@ -115,8 +110,7 @@ impl Assembly {
                 self.requests.completed(tid, request, &done.watch);
                 self.ring_operation(&done, outcome(i64::from(result)), time_ns);
                 if flags & MORE != 0 {
-                    let watch = Watch::default();
-                    let again = Request { begin_ns: time_ns, computed_ns: None, watch, ..done };
+                    let again = Request { begin_ns: time_ns, watch: Watch::default(), ..done };
                     self.requests.in_flight.insert(request, again);
                 } else {
                     self.in_flight.end();
@@ -135,7 +129,7 @@ impl Assembly {
     }
 
     fn ring_operation(&mut self, request: &Request, outcome: Outcome, time_ns: u64) {
-        let Request { pid, tid, kind, descriptor, begin_ns, computed_ns, watch } = *request;
+        let Request { pid, tid, kind, descriptor, begin_ns, watch } = *request;
         let open = descriptor.and_then(|number| self.descriptors.get(pid, number));
         let open = open.map(Cell::get).unwrap_or_default();
         if let Some(number) = descriptor.filter(|_| open.file.is_none()) {
@@ -180,7 +174,7 @@ impl Assembly {
             is_direct,
             source,
             interface: Interface::IoUring,
-            computed_ns,
+            computed_ns: None,
         };
         self.add(operation);
     }

@@ -259,22 +259,6 @@ fn pages_of_a_read_that_is_tried_again_are_not_those_of_the_last_request() {
 }
 
 #[test]
-fn what_a_thread_computes_between_two_requests_is_told() {
-    let mut scene = Scene::new();
-    let submit = |request| Event::RingSubmit { request, opcode: 22 };
-    let complete = |request, flags| Event::RingComplete { request, result: 1, flags };
-    scene.event(PID, submit(1)).event(PID, complete(1, MORE));
-    // 1 us with a processor since the first one, 1 us without, and 2 us with.
-    scene.event(PID, Event::Waited).event(PID, Event::Resumed).event(8, submit(2));
-    scene.event(PID, submit(3));
-    for request in [1, 2, 3] {
-        scene.event(PID, complete(request, 0));
-    }
-    let computed: Vec<_> = scene.operations().iter().map(|own| own.computed_ns).collect();
-    assert_eq!(computed, [None, None, None, Some(4000)]);
-}
-
-#[test]
 fn a_request_that_completes_more_than_once_is_an_operation_each_time() {
     let mut scene = Scene::new();
     scene.event(PID, Event::RingSubmit { request: 1, opcode: 27 });
