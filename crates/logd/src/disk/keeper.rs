@@ -431,7 +431,7 @@ impl Work {
                 Part::Data => files.has_plain = true,
                 Part::Packed => files.has_packed = true,
                 Part::Index => files.has_index = true,
-                Part::Torn | Part::Packing | Part::Uploaded | Part::Claim => {}
+                Part::Torn | Part::Packing | Part::Uploaded => {}
             }
         }
         find_unlisted(&self.directory, &mut all);

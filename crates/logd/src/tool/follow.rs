@@ -12,7 +12,7 @@ use crate::{
     disk::segment::{
         format::name::Stream,
         reading::{
-            newest::begin_of_newest,
+            newest::{Most, begin_of_newest},
             reader::{end_of, place_of},
             source::{InDirectory, streams},
         },
@@ -81,8 +81,8 @@ pub(super) fn follow(
     go_on(directory, wanted, places, &start, printer)
 }
 
-/// Prints the last lines of each stream, and then what comes after them, until nobody wants more. Of what a stream has
-/// got since the last look, it may read the last `lines_max` only.
+/// Prints the last lines of each stream, and then what comes after them, until nobody wants more. Of what a stream got
+/// since the last look, it reads only the batches with the last `lines_max` lines, and no more than [`LIVE_BYTES`].
 pub(super) fn live(
     directory: &Path,
     wanted: &Wanted<'_>,
@@ -90,12 +90,14 @@ pub(super) fn live(
     printer: &mut dyn Printer,
 ) -> Result<(), LogdError> {
     let last = |segments: &InDirectory<'_>, _| {
-        let first = begin_of_newest(segments, 0, (LIVE_LINES, LIVE_BYTES))?;
+        let most = Most { lines: LIVE_LINES, is_before_newest: false, bytes: LIVE_BYTES };
+        let first = begin_of_newest(segments, 0, most)?;
         Ok(first..first)
     };
     let newest = |segments: &InDirectory<'_>, next: Option<u64>| {
         let next = next.unwrap_or(0);
-        Ok(next..begin_of_newest(segments, next, (lines_max, LIVE_BYTES))?)
+        let most = Most { lines: lines_max, is_before_newest: true, bytes: LIVE_BYTES };
+        Ok(next..begin_of_newest(segments, next, most)?)
     };
     let mut places = BTreeMap::new();
     let _ = print_new(directory, wanted, &mut places, &last, printer)?;

@@ -132,7 +132,7 @@ impl QueryArgs {
     }
 
     /// Gives the last lines to a printer and then those that are stored, until it wants no more. If there are too many,
-    /// older ones are left out: of those without conditions it gets at least the last `shown_max` of a look.
+    /// older ones are left out. Without conditions, all but about the last `shown_max` are too many.
     pub(crate) fn live(&self, shown_max: u64, printer: &mut dyn Printer) -> Result<(), LogdError> {
         let wanted = self.wanted();
         // Of lines with conditions, nobody knows which are the last.

@@ -4,8 +4,8 @@
 //! was written is read back. The lines are unpacked and compared with the checksums of the local index, and the index
 //! byte for byte. The index is written last, so a segment with an index in the store is whole there.
 //!
-//! A copy of a directory has the same name in the store, and so have its segments. A claim is written before the lines:
-//! the one segment that it names may have that name, and nobody overwrites its objects.
+//! Two directories can have one `directory.id`, and so one name for two segments. Before its lines, a segment writes a
+//! claim, unless there is one. Only the segment in the claim may write objects of that name.
 
 use std::{
     fs::{self, File},
@@ -72,7 +72,7 @@ pub(super) async fn copy(
     if scan.head.is_some_and(|head| head.flags & REMOVED != 0) {
         return Ok(Copied::Gone);
     }
-    let Some(claim) = mark(&scan).filter(|_| scan.state() == State::Sealed) else {
+    let Some(own) = mark(&scan).filter(|_| scan.state() == State::Sealed) else {
         return unsealed(directory, segment);
     };
     let (lines_key, index_key) = (key(segment, Part::Packed), key(segment, Part::Index));
@@ -82,8 +82,9 @@ pub(super) async fn copy(
     {
         return Ok(Copied::Done(size + index.len() as u64));
     }
-    let other = found.and_then(|found| mark(&Scan::promised(&found)));
-    if other.is_some_and(|other| other != claim) || !is_claimed(remote, segment, &claim).await? {
+    if found.is_some_and(|found| is_other(&Scan::promised(&found), &scan))
+        || !claim(remote, segment, &own).await?
+    {
         let text = "another segment has its name in the store, so this directory was emptied or copied; stop logd and \
                     remove directory.id, and ship.cursor if there is one, to upload under a new name";
         return Ok(Copied::Refused(text.to_owned()));
@@ -103,7 +104,7 @@ pub(super) async fn copy(
     if remote.small(&index_key).await?.as_ref() != Some(&index) {
         return Err(Trouble(format!("{index_key}: the object is not what was sent")));
     }
-    Ok(Copied::Done(sent + (index.len() + claim.len()) as u64))
+    Ok(Copied::Done(sent + (index.len() + own.len()) as u64))
 }
 
 /// What becomes of a segment that ended without a seal.
@@ -118,26 +119,49 @@ fn unsealed(directory: &Path, (stream, serial): (Stream, u64)) -> Result<Copied,
     Ok(Copied::Refused(text.to_owned()))
 }
 
-/// The head and the seal of an index, which no two segments share. Nothing means that it has not both.
-fn mark(scan: &Scan) -> Option<Vec<u8>> {
-    let head = Entry { flags: 0, ..scan.head? };
-    Some([head.encode(), scan.seal?.encode()].concat())
+/// Whether an index is that of another segment. One without a whole head is of none.
+fn is_other(found: &Scan, own: &Scan) -> bool {
+    let head = |scan: &Scan| scan.head.map(|head| Entry { flags: 0, ..head });
+    let marks = (mark(found), mark(own));
+    head(found).is_some_and(|found| Some(found) != head(own))
+        || matches!(marks, (Some(found), Some(own)) if found != own)
 }
 
-/// Takes the name of a segment in the store, or finds that it has it. It does not if another segment has it.
-async fn is_claimed(
-    remote: &Remote,
-    segment: (Stream, u64),
-    claim: &[u8],
-) -> Result<bool, Trouble> {
-    let key = key(segment, Part::Claim);
-    let Some(found) = remote.create(&key, claim.to_vec()).await? else { return Ok(true) };
-    let is_whole = found.len() == claim.len()
-        && found.chunks(ENTRY_BYTES).all(|entry| Entry::decode(entry).is_some());
-    if !is_whole {
-        remote.put(&key, claim.to_vec()).await?;
+/// What a segment is, whenever it was sealed: its head, and its seal with the checksum of its batches in place of the
+/// time. Nothing means that it has not both.
+fn mark(scan: &Scan) -> Option<Vec<u8>> {
+    let mut checksum = crc32fast::Hasher::new();
+    scan.batches.iter().for_each(|batch| checksum.update(&batch.encode()));
+    let head = Entry { flags: 0, ..scan.head? };
+    let seal = Entry { time_ms: 0, checksum: checksum.finalize(), ..scan.seal? };
+    Some([head.encode(), seal.encode()].concat())
+}
+
+/// Claims the name of a segment in the store. Returns whether the segment has it; otherwise another one has.
+///
+/// # Errors
+///
+/// The store failed, or the claim was not read as it was written. It may be tried again.
+async fn claim(remote: &Remote, segment: (Stream, u64), own: &[u8]) -> Result<bool, Trouble> {
+    // No file has such a name.
+    let name = segment.0.file(segment.1, Part::Index).with_extension("claim");
+    let key = Key::from(name.to_string_lossy().as_ref());
+    let strange = || Trouble(format!("{key}: it is not what was written"));
+    remote.create(&key, own.to_vec()).await?;
+    let found = remote.small(&key).await?.ok_or_else(strange)?;
+    let is_whole = found.chunks(ENTRY_BYTES).all(|entry| Entry::decode(entry).is_some());
+    if found.len() == own.len() && is_whole {
+        return Ok(found == own);
     }
-    Ok(!is_whole || found == claim)
+    // Whose it was cannot be told any more, if it is not only read wrongly.
+    if remote.small(&key).await?.as_ref() != Some(&found) {
+        return Err(strange());
+    }
+    remote.put(&key, own.to_vec()).await?;
+    match remote.small(&key).await?.as_deref() == Some(own) {
+        true => Ok(true),
+        false => Err(strange()),
+    }
 }
 
 fn local(path: &Path, error: &io::Error) -> Trouble {

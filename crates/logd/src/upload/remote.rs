@@ -4,6 +4,7 @@
 
 use std::{
     fmt::Display,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -111,7 +112,7 @@ impl Remote {
     pub(super) async fn small(&self, key: &Path) -> Result<Option<Vec<u8>>, Trouble> {
         let Some(size) = self.size(key).await? else { return Ok(None) };
         if size > INDEX_BYTES_MAX {
-            return Err(Trouble(format!("{key}: {size} bytes are too many for an index")));
+            return Err(Trouble(format!("{key}: {size} bytes are too many")));
         }
         let mut object = Vec::new();
         self.read(key, size, |bytes| {
@@ -144,23 +145,23 @@ impl Remote {
         self.bounds.within(self.store.put(key, bytes.into())).await.map(drop)
     }
 
-    /// Writes an object that fits into memory, unless there is one: returns that one then.
+    /// Writes an object that fits into memory, unless there is one.
     ///
-    /// Some servers and file systems cannot do both in one request. With those, another may write it in between.
-    pub(super) async fn create(
-        &self,
-        key: &Path,
-        bytes: Vec<u8>,
-    ) -> Result<Option<Vec<u8>>, Trouble> {
-        let created = self.store.put_opts(key, bytes.clone().into(), PutMode::Create.into());
-        if self.bounds.within(created).await.is_ok() {
-            return Ok(None);
-        }
-        let found = self.small(key).await?;
-        if found.is_none() {
+    /// A store that says that it has no such request is asked before the write: another may write in between.
+    pub(super) async fn create(&self, key: &Path, bytes: Vec<u8>) -> Result<(), Trouble> {
+        let created = async {
+            let bytes = bytes.clone().into();
+            match self.store.put_opts(key, bytes, PutMode::Create.into()).await {
+                Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(true),
+                Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => Ok(false),
+                Err(error) if has_no_links(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        if !self.bounds.within(created).await? && self.small(key).await?.is_none() {
             self.put(key, bytes).await?;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Writes an object of about this size, in parts if it is larger than one. `next` returns its bytes, or nothing at
@@ -192,4 +193,19 @@ impl Remote {
         self.bounds.within(writer.shutdown()).await?;
         Ok(sent)
     }
+}
+
+/// Whether a directory cannot have an object created in it because its file system has no hard links (link(2)).
+fn has_no_links(error: &Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        let errno = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        let of_links =
+            [rustix::io::Errno::PERM, rustix::io::Errno::OPNOTSUPP, rustix::io::Errno::NOSYS];
+        if errno.is_some_and(|errno| of_links.iter().any(|one| one.raw_os_error() == errno)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

@@ -1,9 +1,8 @@
 //! `GET /live`: the last lines, and then each as it is stored, as server-sent events.
 //!
-//! It reads segments as `query --follow` does, so no storing thread knows of it. A client that reads slowly, or a stream
-//! that is faster than any client, makes it leave lines out: at each look all but the newest [`LINES_MAX`]. It says how
-//! many. Those that the index alone says are too far behind it does not read. No line waits in memory for longer than a
-//! look.
+//! It reads segments as `query --follow` does, so no storing thread knows of it. If a client reads slowly, or a stream is
+//! faster than any client, it leaves lines out: at each look all but the newest [`LINES_MAX`]. It says how many. Without
+//! conditions it reads the batches of those lines only. No line waits in memory for longer than a look.
 
 use std::{
     collections::VecDeque,

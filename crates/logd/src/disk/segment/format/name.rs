@@ -33,21 +33,18 @@ pub(crate) enum Part {
     Packing,
     /// The record that its lines and its index are in object storage.
     Uploaded,
-    /// Whose the name is in object storage. It is there only.
-    Claim,
 }
 
 /// The first part of file names.
 const BEGINNINGS: [(&str, Content); 2] =
     [("lines", Content::Lines), ("dead", Content::DeadLetters)];
-const ENDINGS: [(&str, Part); 7] = [
+const ENDINGS: [(&str, Part); 6] = [
     ("ndjson", Part::Data),
     ("index", Part::Index),
     ("torn", Part::Torn),
     ("ndjson.zst", Part::Packed),
     ("ndjson.zst.part", Part::Packing),
     ("uploaded", Part::Uploaded),
-    ("claim", Part::Claim),
 ];
 
 fn word_of<T: Copy + PartialEq>(words: &[(&'static str, T)], wanted: T) -> &'static str {

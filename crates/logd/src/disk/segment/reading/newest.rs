@@ -8,25 +8,37 @@ use crate::{
     error::LogdError,
 };
 
-/// Returns the first of the newest lines that a reader wants, if it is at the line `from`: the last `lines_max` lines,
-/// or fewer if their batches have more than `bytes_max` bytes. The newest batch is always among them.
+/// How many of the newest lines a reader wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) lines: u64,
+    /// Whether they are counted before the newest batch, which the reader gets too. While that batch is not whole, a reader
+    /// that began in it would find nothing.
+    pub(crate) is_before_newest: bool,
+    /// Their batches have no more bytes than this, but for the newest.
+    pub(crate) bytes: u64,
+}
+
+/// Returns the first of the newest lines that a reader wants, if it is at the line `from`. The newest batch is always
+/// among them, unless fewer of its lines are wanted.
 pub(crate) fn begin_of_newest(
     segments: &impl Segments,
     from: u64,
-    (lines_max, bytes_max): (u64, u64),
+    most: Most,
 ) -> Result<u64, LogdError> {
     let (mut wanted, mut begin, mut bytes) = (None, None, 0_u64);
     for place in (0..segments.count()).rev() {
         let listed = Scan::promised(&segments.open(place)?.index);
         for batch in listed.batches.iter().rev().filter(|batch| batch.lines > 0) {
             let end = batch.line_end();
-            let wanted = *wanted.get_or_insert(from.max(end.saturating_sub(lines_max)));
+            let last = if most.is_before_newest { batch.first_line } else { end };
+            let wanted = *wanted.get_or_insert(from.max(last.saturating_sub(most.lines)));
             if end <= wanted {
                 return Ok(begin.unwrap_or(wanted));
             }
             bytes = bytes.saturating_add(batch.bytes);
             match begin {
-                Some(begin) if bytes > bytes_max => return Ok(begin),
+                Some(begin) if bytes > most.bytes => return Ok(begin),
                 _ => begin = Some(batch.first_line.max(wanted)),
             }
         }
@@ -43,9 +55,14 @@ mod tests {
     };
 
     #[track_caller]
-    fn check(segments: &InMemory, from: u64, limits: (u64, u64), begin: u64) {
-        let found = begin_of_newest(segments, from, limits).unwrap();
-        assert_eq!(found, begin, "from {from}, at most {limits:?}");
+    fn check(segments: &InMemory, from: u64, (lines, bytes): (u64, u64), begin: u64) {
+        check_most(segments, from, Most { lines, is_before_newest: false, bytes }, begin);
+    }
+
+    #[track_caller]
+    fn check_most(segments: &InMemory, from: u64, most: Most, begin: u64) {
+        let found = begin_of_newest(segments, from, most).unwrap();
+        assert_eq!(found, begin, "from {from}, at most {most:?}");
     }
 
     /// Two batches of two lines of 9 bytes.
@@ -70,6 +87,12 @@ mod tests {
             check(&segments, from, limits, begin);
         }
         check(&InMemory::default(), 7, (1, 1), 7);
+        for (from, lines, begin) in
+            [(0, 0, 2), (0, 1, 1), (0, 9, 0), (1, 9, 1), (3, 1, 3), (9, 1, 9)]
+        {
+            let most = Most { lines, is_before_newest: true, bytes: u64::MAX };
+            check_most(&segments, from, most, begin);
+        }
     }
 
     /// Segments of one line of two bytes each; their lines are never looked at.

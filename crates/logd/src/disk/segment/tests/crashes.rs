@@ -220,7 +220,7 @@ fn files(simulation: &Simulation) -> Vec<(u64, Part, Vec<u8>)> {
                 let plain = plain.unwrap_or_else(|error| panic!("{name}: {error}"));
                 files.push((serial, Part::Data, plain));
             }
-            Part::Torn | Part::Packing | Part::Uploaded | Part::Claim => {}
+            Part::Torn | Part::Packing | Part::Uploaded => {}
         }
     }
     files
