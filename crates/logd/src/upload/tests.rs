@@ -51,8 +51,13 @@ fn work_at(directory: &Path, store: &Arc<Faulty>, place: &str) -> Work {
 }
 
 /// Writes a sealed segment. Returns its lines.
-fn write_sealed(directory: &Path, (stream, serial): (Stream, u64)) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(serial);
+fn write_sealed(directory: &Path, segment: (Stream, u64)) -> Vec<u8> {
+    write_sealed_of(directory, segment, segment.1)
+}
+
+/// Writes a sealed segment with the lines of a seed. Returns them.
+fn write_sealed_of(directory: &Path, (stream, serial): (Stream, u64), seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
     let lines = (0..20).map(|_| format!("{}\n", random.u64(..)).into_bytes());
     let batches: Vec<Vec<u8>> = lines.collect();
     let path = |part| directory.join(stream.file(serial, part));

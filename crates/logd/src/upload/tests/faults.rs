@@ -27,9 +27,7 @@ fn whichever_request_fails_a_record_means_a_copy() {
     let index = fs::read(directory.join(STREAM.file(0, Part::Index))).unwrap();
     let record = directory.join(STREAM.file(0, Part::Uploaded));
     let attempt = |store: &Arc<Faulty>, what: &str| {
-        let mut work = work(directory, store);
-        work.uploads.found(vec![waiting(0)]);
-        let turn = work.turn();
+        let (turn, _) = upload_one(directory, store);
         let is_right = has_copy(store, FIRST, &lines, &index);
         assert!(!record.exists() || is_right, "{what}: a record without a copy");
         assert_eq!(turn == Turn::Worked, record.exists(), "{what}: {turn:?}");
@@ -164,12 +162,7 @@ fn a_copy_of_another_segment_is_never_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let store = Faulty::new();
-    let upload = || {
-        let mut work = work(directory, &store);
-        work.uploads.found(vec![waiting(0)]);
-        work.turn();
-        work.uploads.troubles.count()
-    };
+    let upload = || upload_one(directory, &store).1.uploads.troubles.count();
     let old = write_sealed(directory, FIRST);
     let index = fs::read(directory.join(STREAM.file(0, Part::Index))).unwrap();
     assert_eq!((upload(), recorded(directory)), (0, vec![FIRST]));
@@ -187,11 +180,7 @@ fn a_copy_of_another_segment_is_never_overwritten() {
 fn two_directories_of_one_name_never_overwrite_each_other() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let directories = directories.each_ref().map(|directory| directory.path());
-    let lines = directories.map(|directory| {
-        // Of another millisecond.
-        std::thread::sleep(Duration::from_millis(2));
-        write_sealed(directory, FIRST)
-    });
+    let lines = [0, 1].map(|seed| write_sealed_of(directories[seed], FIRST, seed as u64));
     let store = Faulty::new();
     upload_one(directories[0], &store);
     let requests = store.requests();
@@ -209,7 +198,7 @@ fn two_directories_of_one_name_never_overwrite_each_other() {
             store.fails(move |request, _| {
                 if request == place {
                     let (near, other) = (near.clone(), other.clone());
-                    std::thread::spawn(move || upload_one(&other, &near)).join().unwrap();
+                    std::thread::spawn(move || drop(upload_one(&other, &near))).join().unwrap();
                 }
                 fault.filter(|_| request as i64 == place as i64 + distance)
             });
@@ -232,10 +221,10 @@ fn two_directories_of_one_name_never_overwrite_each_other() {
 }
 
 /// Tries once to upload the first segment.
-fn upload_one(directory: &Path, store: &Arc<Faulty>) {
+fn upload_one(directory: &Path, store: &Arc<Faulty>) -> (Turn, Work) {
     let mut work = work(directory, store);
     work.uploads.found(vec![waiting(0)]);
-    work.turn();
+    (work.turn(), work)
 }
 
 /// Removes the record of the first segment. Returns whether there was one.
