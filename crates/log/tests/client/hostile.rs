@@ -9,7 +9,7 @@ use std::{
 
 use ringwise_log::{Failure, Guarantee, Refusal, SendError};
 
-use super::server::{PATIENCE, Server, Told, acknowledge, client, closed_port, wait_until};
+use super::server::{ClosedPort, PATIENCE, Server, Told, acknowledge, wait_until};
 
 fn greeting(stream: &TcpStream) -> String {
     let mut line = String::new();
@@ -217,17 +217,16 @@ fn a_client_whose_name_is_taken_ends() {
 
 #[test]
 fn a_daemon_that_comes_late_gets_every_line() {
-    let address = closed_port();
+    let port = ClosedPort::new();
     let told = Told::default();
-    let client = client(address).on_event(told.listener()).start().unwrap();
+    let client = port.client().on_event(told.listener()).start().unwrap();
     for line in 1..=100 {
         assert_eq!(client.send(line.to_string()).unwrap(), Some(line));
     }
     let event = told.wait_for("Disconnected");
     assert!(event.contains("Connect("), "{event}");
     let (sender, received) = std::sync::mpsc::channel();
-    let listener = std::net::TcpListener::bind(address).unwrap();
-    let _server = Server::on(listener, move |_, stream| {
+    let _server = Server::on(port.open(), move |_, stream| {
         sender.send(acknowledge(stream, 5)).unwrap();
     });
     client.close(PATIENCE).unwrap();

@@ -9,7 +9,7 @@ use ringwise_log::{Client, Layer};
 use serde_json::{Value, json};
 use tracing_subscriber::prelude::*;
 
-use super::server::{PATIENCE, Server, acknowledge, client, closed_port, wait_until};
+use super::server::{ClosedPort, PATIENCE, Server, acknowledge, wait_until};
 
 /// Its text is made by somebody who logs too.
 struct Chatty;
@@ -61,7 +61,8 @@ fn an_event_is_a_line_of_json_with_its_spans() {
 
 #[test]
 fn what_there_is_no_room_for_is_dropped_and_counted_in_time() {
-    let client = client(closed_port()).line_max(1000).memory(5000).start().unwrap();
+    let port = ClosedPort::new();
+    let client = port.client().line_max(1000).memory(5000).start().unwrap();
     let layer = Layer::new(client.clone());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for _ in 0..100 {

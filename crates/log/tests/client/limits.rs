@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    net::TcpListener,
     pin::pin,
     sync::{
         Arc,
@@ -15,7 +14,7 @@ use std::{
 
 use ringwise_log::{AtLimit, Client, LineError, SendError, SetupError};
 
-use super::server::{PATIENCE, Server, acknowledge, client, closed_port, wait_until};
+use super::server::{ClosedPort, PATIENCE, Server, acknowledge, wait_until};
 
 /// Room for 20 lines of 100 bytes, each of which costs 105.
 const MEMORY: usize = 2100;
@@ -23,7 +22,8 @@ const MEMORY: usize = 2100;
 #[test]
 fn at_the_limit_lines_are_refused_or_dropped_and_counted() {
     for at_limit in [AtLimit::Refuse, AtLimit::Drop] {
-        let client = client(closed_port()).line_max(200).memory(MEMORY).at_limit(at_limit);
+        let port = ClosedPort::new();
+        let client = port.client().line_max(200).memory(MEMORY).at_limit(at_limit);
         let client = client.start().unwrap();
         let sent: Vec<_> = (0..30).map(|_| client.send("1".repeat(100))).collect();
         assert!(sent[..20].iter().all(|sent| matches!(sent, Ok(Some(_)))));
@@ -44,8 +44,8 @@ fn at_the_limit_lines_are_refused_or_dropped_and_counted() {
 
 #[test]
 fn at_the_limit_threads_and_tasks_wait_for_room() {
-    let address = closed_port();
-    let client = client(address).line_max(200).memory(MEMORY).start().unwrap();
+    let port = ClosedPort::new();
+    let client = port.client().line_max(200).memory(MEMORY).start().unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
     let send_all = {
         let (client, sent) = (client.clone(), sent.clone());
@@ -81,7 +81,7 @@ fn at_the_limit_threads_and_tasks_wait_for_room() {
         assert!(flushed.is_err());
     });
     let (sender, received) = std::sync::mpsc::channel();
-    let _server = Server::on(TcpListener::bind(address).unwrap(), move |_, stream| {
+    let _server = Server::on(port.open(), move |_, stream| {
         sender.send(acknowledge(stream, 0).len()).unwrap();
     });
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -102,7 +102,8 @@ fn a_future_that_is_dropped_leaves_no_waker_behind() {
     impl Wake for Task {
         fn wake(self: Arc<Self>) {}
     }
-    let client = client(closed_port()).line_max(200).memory(MEMORY).start().unwrap();
+    let port = ClosedPort::new();
+    let client = port.client().line_max(200).memory(MEMORY).start().unwrap();
     for _ in 0..20 {
         client.send("1".repeat(100)).unwrap();
     }
@@ -124,7 +125,8 @@ fn a_future_that_is_dropped_leaves_no_waker_behind() {
 
 #[test]
 fn lines_that_are_none_are_refused_and_counted() {
-    let client = client(closed_port()).line_max(10).start().unwrap();
+    let port = ClosedPort::new();
+    let client = port.client().line_max(10).start().unwrap();
     for line in [&b""[..], b"1\n", b"1\r", b"\xff", b"12345678901"] {
         assert!(matches!(client.send(line), Err(SendError::Line(_))), "{line:?}");
     }

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -12,6 +13,7 @@ use std::{
 };
 
 use ringwise_log::{Builder, Client, Event};
+use rustix::net::{self, AddressFamily, SocketType};
 
 /// How long anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,7 +56,7 @@ impl Server {
     }
 }
 
-pub fn client(address: SocketAddr) -> Builder {
+fn client(address: SocketAddr) -> Builder {
     Client::builder(address.to_string())
         .name("web")
         .pauses(Duration::from_millis(20), Duration::from_millis(100))
@@ -77,9 +79,30 @@ pub fn acknowledge(stream: TcpStream, stored: u64) -> Vec<String> {
     taken
 }
 
-/// An address where nobody listens, until the listener listens there.
-pub fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// An address where nobody listens. No other process or test gets it.
+pub struct ClosedPort {
+    bound: OwnedFd,
+    pub address: SocketAddr,
+}
+
+impl ClosedPort {
+    pub fn new() -> ClosedPort {
+        let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = net::getsockname(&bound).unwrap().try_into().unwrap();
+        ClosedPort { bound, address }
+    }
+
+    /// A client that finds nobody, but comes again soon.
+    pub fn client(&self) -> Builder {
+        client(self.address)
+    }
+
+    /// Somebody listens there from now on.
+    pub fn open(self) -> TcpListener {
+        net::listen(&self.bound, 16).unwrap();
+        TcpListener::from(self.bound)
+    }
 }
 
 /// Collects what a client tells, as text.

@@ -5,12 +5,12 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
     io::{Read, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -22,7 +22,11 @@ struct Overwriting;
 const FREED: u8 = 0xDD;
 /// The memory of a pool or a group that is watched: nothing else here is as long and as aligned.
 const WATCHED: (usize, usize) = (7 * 4096, 4096);
-static WATCHED_FREED: AtomicUsize = AtomicUsize::new(0);
+
+std::thread_local! {
+    /// How often this thread freed such memory. Other tests run beside this one.
+    static WATCHED_FREED: Cell<usize> = const { Cell::new(0) };
+}
 
 // SAFETY: hands everything to the system's allocator; what it frees it overwrites before.
 unsafe impl GlobalAlloc for Overwriting {
@@ -33,7 +37,7 @@ unsafe impl GlobalAlloc for Overwriting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if (layout.size(), layout.align()) == WATCHED {
-            WATCHED_FREED.fetch_add(1, Ordering::Relaxed);
+            WATCHED_FREED.set(WATCHED_FREED.get() + 1);
         }
         // SAFETY: the memory is the caller's to free, so it is nobody's to read.
         unsafe {
@@ -162,8 +166,8 @@ fn what_is_registered_lives_as_long_as_its_loop() {
         let pool = local.register_pool(7, 4096).unwrap();
         let group = BufferGroup::new(&mut local, 16, 1792).unwrap();
         let registered = usize::from(pool.is_registered()) + usize::from(group.is_registered());
-        let before = WATCHED_FREED.load(Ordering::Relaxed);
-        let freed = || WATCHED_FREED.load(Ordering::Relaxed) - before;
+        let before = WATCHED_FREED.get();
+        let freed = || WATCHED_FREED.get() - before;
         drop((pool, group));
         assert_eq!(freed(), 2 - registered);
         drop(local);
@@ -175,8 +179,8 @@ fn what_is_registered_lives_as_long_as_its_loop() {
 #[test]
 fn what_was_registered_is_given_up_after_its_last_user() {
     for mut local in loops() {
-        let before = WATCHED_FREED.load(Ordering::Relaxed);
-        let freed = || WATCHED_FREED.load(Ordering::Relaxed) - before;
+        let before = WATCHED_FREED.get();
+        let freed = || WATCHED_FREED.get() - before;
         let pool = local.register_pool(7, 4096).unwrap();
         let group = BufferGroup::new(&mut local, 16, 1792).unwrap();
         let is_registered = (pool.is_registered(), group.is_registered());
