@@ -10,6 +10,12 @@ use std::{
 
 use crate::harness::daemon::{Daemon, rounds, wait_until};
 
+mod fluent;
+mod http;
+mod protocols;
+mod relp;
+mod wrap;
+
 /// The clients of a load.
 const CLIENTS: usize = 4;
 

@@ -17,6 +17,8 @@ use crate::harness::{
     load,
 };
 
+mod log;
+
 use load::{ECHO, closed_port, error_line, latency_ns, server};
 
 /// Echoes until the end, with `change` made to the bytes of each read. It gets the number of bytes

@@ -19,10 +19,14 @@ use crate::{
 mod gathered;
 mod limits;
 mod long;
+mod names;
 mod reload;
 mod storage;
 mod submission;
 mod threads;
+mod time;
+pub mod tls;
+mod unit;
 mod upload;
 
 use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};

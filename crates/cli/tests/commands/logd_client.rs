@@ -20,7 +20,7 @@ use ringwise_log::{Builder, Client, Event, Failure, Refusal, Spool, Tls};
 
 use crate::{
     harness::daemon::{Daemon, ENGINES, cat, has_python, rounds, wait_until},
-    logd_tls::Place,
+    logd::tls::Place,
 };
 
 mod python;

@@ -10,6 +10,9 @@ use std::{
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "parquet")]
+mod parquet;
+
 use crate::{
     harness::daemon::{Daemon, ENGINES, cat, wait_until},
     logd::logd,

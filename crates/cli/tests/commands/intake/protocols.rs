@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::Path};
 
 use serde_json::{Value, json};
 
-use super::logd_intake::{Answer, Client, start};
+use super::http::{Answer, Client, start};
 use crate::{
     harness::daemon::{Daemon, ENGINES, ask, cat},
     intake::gzip,
