@@ -173,14 +173,16 @@ fn who_does_not_read_holds_up_nobody() {
         let bytes = pattern(1 << 20, 3);
         // More of them than the shared buffers could serve if they kept any.
         let mut stuck: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
-        for stream in &mut stuck {
-            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            // Until the server takes no more.
-            for _ in 0..64 {
-                if stream.write_all(&bytes).is_err() {
-                    break;
+        stuck.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+        // Until the server takes no more.
+        let mut quiet_since = Instant::now();
+        while quiet_since.elapsed() < Duration::from_millis(500) {
+            for stream in &mut stuck {
+                while stream.write(&bytes).is_ok() {
+                    quiet_since = Instant::now();
                 }
             }
+            thread::sleep(Duration::from_millis(5));
         }
         let mut stream = server.connect();
         for round in 0..500 {

@@ -51,7 +51,17 @@ fn document(output: &Output) -> Value {
 
 #[track_caller]
 fn good(address: SocketAddr, arguments: &str) -> Value {
-    let result = ECHO.good(address, arguments);
+    whole(ECHO.good(address, arguments))
+}
+
+/// The same with no other generator beside it.
+#[track_caller]
+fn good_alone(address: SocketAddr, arguments: &str) -> Value {
+    whole(ECHO.alone().good(address, arguments))
+}
+
+#[track_caller]
+fn whole(result: Value) -> Value {
     assert_eq!(result["bytes_sent"], result["bytes_received"]);
     result
 }
@@ -220,14 +230,14 @@ fn stalling() -> SocketAddr {
 
 #[test]
 fn a_stall_shows_in_a_closed_loop_as_one_slow_message() {
-    let result = good(stalling(), "-c 1 -t 1 -l 64 --warm-up 10ms");
+    let result = good_alone(stalling(), "-c 1 -t 1 -l 64 --warm-up 10ms");
     assert!(latency_ns(&result, "max") >= 299_000_000, "{result:#}");
     assert!(latency_ns(&result, "p90") < 100_000_000, "{result:#}");
 }
 
 #[test]
 fn a_stall_shows_in_an_open_loop_in_all_messages_that_it_kept_waiting() {
-    let result = good(stalling(), "-c 1 -t 1 -l 64 --warm-up 10ms --rate 500");
+    let result = good_alone(stalling(), "-c 1 -t 1 -l 64 --warm-up 10ms --rate 500");
     assert!(latency_ns(&result, "max") >= 299_000_000, "{result:#}");
     // 150 of 500 were due meanwhile, evenly: their tenth that waited longest, some 270 ms.
     assert!(latency_ns(&result, "p90") > 150_000_000, "{result:#}");
@@ -245,7 +255,7 @@ fn what_a_slow_server_leaves_unsent_is_counted_with_its_age() {
             true
         });
     });
-    let result = good(address, "-c 2 -t 500ms -l 64 --warm-up 0 --rate 2000");
+    let result = good_alone(address, "-c 2 -t 500ms -l 64 --warm-up 0 --rate 2000");
     let unsent = result["unsent"].as_u64().unwrap();
     assert!(unsent > 700, "{unsent}");
     // Half of those that were due had waited for longer than 200 ms when the end came.

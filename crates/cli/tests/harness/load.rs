@@ -4,7 +4,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     process::{Command, Output},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError, RwLock},
     thread,
 };
 
@@ -37,25 +37,37 @@ pub fn closed_port() -> (OwnedFd, SocketAddr) {
 }
 
 /// A generator: its name, the flag that takes the server, and what its documents look like.
+#[derive(Clone, Copy)]
 pub struct Generator {
     name: &'static str,
     flag: &'static str,
     schema: &'static str,
+    is_alone: bool,
 }
 
 pub const ECHO: Generator = Generator {
     name: "echo",
     flag: "--address",
     schema: include_str!("../../../../docs/reference/schema/load-echo-1.json"),
+    is_alone: false,
 };
 
 pub const LOG: Generator = Generator {
     name: "log",
     flag: "--target",
     schema: include_str!("../../../../docs/reference/schema/load-log-1.json"),
+    is_alone: false,
 };
 
+/// Held for writing by a generator that runs alone, and for reading by all others.
+static RUNNING: RwLock<()> = RwLock::new(());
+
 impl Generator {
+    /// The same, with no other generator beside it: for tests about time.
+    pub fn alone(self) -> Generator {
+        Generator { is_alone: true, ..self }
+    }
+
     pub fn command(&self, address: impl ToString, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
         command.args(["load", self.name, self.flag, &address.to_string()]);
@@ -64,10 +76,13 @@ impl Generator {
     }
 
     pub fn run(&self, address: impl ToString, arguments: &str) -> Output {
-        // One after the other: each would take all of a processor, and some tests are about time.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        self.command(address, arguments).output().unwrap()
+        let mut command = self.command(address, arguments);
+        if self.is_alone {
+            let _alone = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
+            return command.output().unwrap();
+        }
+        let _beside_others = RUNNING.read().unwrap_or_else(PoisonError::into_inner);
+        command.output().unwrap()
     }
 
     /// The document that a run prints, which is what the schema says.

@@ -87,7 +87,7 @@ fn others_do_not_notice_one_that_is_stopped() {
     const PINGERS: &str = "-c 50 -l 64 -t 400ms";
     for engine in ENGINES {
         let Some(mut server) = Daemon::launch("echo", engine, &[]) else { continue };
-        let alone_ns = latency_ns(&ECHO.good(server.address, PINGERS), "p99");
+        let alone_ns = latency_ns(&ECHO.alone().good(server.address, PINGERS), "p99");
         let mut stopped = server.connect();
         stopped.set_nonblocking(true).unwrap();
         let mut told = BufReader::new(server.child.stderr.take().unwrap());
@@ -105,7 +105,7 @@ fn others_do_not_notice_one_that_is_stopped() {
         let most_ns = (5 * alone_ns).max(50_000_000);
         let mut beside_ns = Vec::new();
         let is_unnoticed = (0..5).any(|_| {
-            beside_ns.push(latency_ns(&ECHO.good(server.address, PINGERS), "p99"));
+            beside_ns.push(latency_ns(&ECHO.alone().good(server.address, PINGERS), "p99"));
             beside_ns.last() < Some(&most_ns)
         });
         println!("{engine}: p99 {alone_ns} ns alone, {beside_ns:?} ns beside one that is stopped");

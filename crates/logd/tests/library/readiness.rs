@@ -131,39 +131,44 @@ fn freeze(disk: &Disk, how: &str) -> bool {
 
 /// A disk that takes no new file holds the thread that wants one: it answers nobody, and what asks whether
 /// the daemon lives has to hear so, and be heard itself.
+fn where_a_thread_hangs_it_neither_is_ready_nor_lives(engine: &str) {
+    let Some(disk) = Disk::mount(Device::Loop) else { return };
+    let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { return };
+    is_green(&daemon);
+    let frozen = Frozen::new(&disk);
+    let mut stream = daemon.connect();
+    stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
+    wait_until("it does not live", || daemon.get("/livez").0 == 503);
+    assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
+    assert!(daemon.get("/readyz").1.contains("do not answer"));
+    drop(frozen);
+    let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(answers.any(|answer| answer == "A 1"));
+    assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
+    is_green(&daemon);
+    drop(answers);
+    daemon.end();
+}
+
 #[test]
-fn where_a_thread_hangs_it_neither_is_ready_nor_lives() {
-    for engine in ENGINES {
-        let Some(disk) = Disk::mount(Device::Loop) else { return };
-        let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { continue };
-        is_green(&daemon);
-        let frozen = Frozen::new(&disk);
-        let mut stream = daemon.connect();
-        stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
-        wait_until("it does not live", || daemon.get("/livez").0 == 503);
-        assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");
-        assert!(daemon.get("/readyz").1.contains("do not answer"));
-        drop(frozen);
-        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
-        assert!(answers.any(|answer| answer == "A 1"));
-        assert_eq!(daemon.get("/livez"), (200, "ok\n".to_owned()));
-        is_green(&daemon);
-        drop(answers);
-        daemon.end();
-    }
+fn where_a_thread_of_a_ring_hangs_it_neither_is_ready_nor_lives() {
+    where_a_thread_hangs_it_neither_is_ready_nor_lives("uring");
+}
+
+#[test]
+fn where_a_thread_of_epoll_hangs_it_neither_is_ready_nor_lives() {
+    where_a_thread_hangs_it_neither_is_ready_nor_lives("epoll");
 }
 
 /// The same, where that thread is the one that stores requests.
 #[test]
 fn where_the_thread_of_requests_hangs_it_neither_is_ready_nor_lives() {
     let Some(disk) = Disk::mount(Device::Loop) else { return };
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let port = port.to_string();
-    let flags = ["--min-free", "0", "--http-intake", &port];
+    let flags = ["--min-free", "0", "--http-intake", "127.0.0.1:0"];
     let Some(daemon) = start("epoll", &disk, &flags) else { return };
     is_green(&daemon);
     let frozen = Frozen::new(&disk);
-    let mut stream = std::net::TcpStream::connect(&port).unwrap();
+    let mut stream = daemon.connect_to_intake();
     stream.write_all(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1").unwrap();
     wait_until("it does not live", || daemon.get("/livez").0 == 503);
     assert_eq!(daemon.get("/livez").1, "1 threads do not answer\n");

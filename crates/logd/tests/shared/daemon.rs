@@ -40,6 +40,8 @@ fn as_a_child() -> ExitCode {
 pub struct Daemon {
     child: Child,
     address: String,
+    /// Where it takes requests of HTTP.
+    intake: Option<String>,
     /// Of its status page.
     page: Option<String>,
     /// Not closed while it runs: a test program that cannot say that it takes long ends.
@@ -75,11 +77,12 @@ impl Daemon {
             child.wait().unwrap();
             return Err(error);
         };
-        let has_page = command.get_envs().any(|(name, value)| {
-            name == MARK && value.is_some_and(|value| value.to_string_lossy().contains("--http"))
-        });
-        let page = if has_page { told("status page on http://") } else { None };
-        Ok(Daemon { child, address, page, _told: lines })
+        let flags = command.get_envs().find(|(name, _)| *name == MARK).and_then(|(_, value)| value);
+        let flags = flags.unwrap_or_default().to_string_lossy();
+        let has = |wanted| flags.lines().any(|flag| flag == wanted);
+        let intake = if has("--http-intake") { told("taking requests on http://") } else { None };
+        let page = if has("--http") { told("status page on http://") } else { None };
+        Ok(Daemon { child, address, intake, page, _told: lines })
     }
 
     /// Stores lines from `first` to `last`, one after the other, each acknowledged as durable.
@@ -102,6 +105,11 @@ impl Daemon {
     pub fn connect_by(&self, address: &str) -> TcpStream {
         let (_, port) = self.address.rsplit_once(':').unwrap();
         self.connect_to(&format!("{address}:{port}"))
+    }
+
+    /// Connects to where it takes requests of HTTP.
+    pub fn connect_to_intake(&self) -> TcpStream {
+        self.connect_to(self.intake.as_ref().unwrap().trim_end_matches("/ingest"))
     }
 
     fn connect_to(&self, address: &str) -> TcpStream {

@@ -221,5 +221,13 @@ fn what_was_acknowledged_survives_every_crash() {
         std::env::var(variable).map_or(otherwise, |text: String| text.parse::<u64>().unwrap())
     };
     let first = asked("RINGWISE_SEED", 1);
-    (first..first + asked("RINGWISE_SEEDS", 200)).for_each(run_in_time);
+    let seeds = Mutex::new(first..first + asked("RINGWISE_SEEDS", 200));
+    let next_seed = || seeds.lock().unwrap().next();
+    // A program waits for about half of its time.
+    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| std::iter::from_fn(next_seed).for_each(run_in_time));
+        }
+    });
 }

@@ -166,6 +166,14 @@ fn open_options(bits: u16) -> OpenOptions {
 #[test]
 fn random_programs_have_the_results_of_a_real_disk() {
     let cases = if std::env::var_os("CI").is_some() { 5000 } else { 400 };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| compare_random_programs(cases / 2));
+        }
+    });
+}
+
+fn compare_random_programs(cases: u32) {
     let mut runner = TestRunner::new(ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::with_cases(cases)

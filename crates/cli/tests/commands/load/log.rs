@@ -76,7 +76,17 @@ fn document(output: &Output) -> Value {
 
 #[track_caller]
 fn good(address: impl ToString, arguments: &str) -> Value {
-    let result = LOG.good(address, arguments);
+    whole(LOG.good(address, arguments))
+}
+
+/// The same with no other generator beside it.
+#[track_caller]
+fn good_alone(address: impl ToString, arguments: &str) -> Value {
+    whole(LOG.alone().good(address, arguments))
+}
+
+#[track_caller]
+fn whole(result: Value) -> Value {
     assert!(result["acknowledged"].is_null() || result["acknowledged"] == result["sent"]);
     result
 }
@@ -270,13 +280,13 @@ fn bursts_come_at_once_and_their_pause_follows_from_the_rate() {
             acknowledge(number)
         });
     });
-    let result = good(address, &format!("{SHORT} --warm-up 0 --rate 1000 --burst 50"));
+    let result = good_alone(address, &format!("{SHORT} --warm-up 0 --rate 1000 --burst 50"));
     assert_eq!((&result["burst_every_s"], &result["sent"]), (&0.1.into(), &200.into()));
     let moments = moments.lock().unwrap().clone();
     // 100 lines, a pause of most of 100 ms, 100 lines.
     let pauses = moments.windows(2).filter(|pair| pair[1] - pair[0] > Duration::from_millis(40));
     assert_eq!(pauses.count(), 1);
-    let by_period = good(right(), &format!("{SHORT} --warm-up 0 --burst 7/50ms"));
+    let by_period = good_alone(right(), &format!("{SHORT} --warm-up 0 --burst 7/50ms"));
     assert_eq!(by_period["sent"], 2 * 7 * 4);
 }
 
@@ -304,7 +314,7 @@ fn no_more_is_under_way_than_the_window() {
             stream.write_all(format!("A {lines}\n").as_bytes()).unwrap();
         }
     });
-    let result = good(address, "-c 1 -d 200ms --ack --line 100 --window 10");
+    let result = good_alone(address, "-c 1 -d 200ms --ack --line 100 --window 10");
     assert!(result["sent"].as_u64().unwrap() >= 20, "{result:#}");
 }
 
@@ -318,7 +328,7 @@ fn a_stall_shows_in_all_lines_that_it_kept_waiting() {
             acknowledge(number)
         });
     });
-    let result = good(address, "-c 1 -d 1s --warm-up 0 --rate 500 --ack");
+    let result = good_alone(address, "-c 1 -d 1s --warm-up 0 --rate 500 --ack");
     // 150 of 500 were due meanwhile, evenly: the tenth that waited longest, some 270 ms.
     assert!(latency_ns(&result, "p90") > 150_000_000, "{result:#}");
     assert!(latency_ns(&result, "p50") < 150_000_000, "{result:#}");
@@ -388,7 +398,7 @@ fn the_highest_rate_that_is_held_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("found.json");
     let arguments = "-c 1 -d 200ms --ack --rate 500 --search --p99 100ms --json";
-    let output = run(slow, &format!("{arguments} {}", path.display()));
+    let output = LOG.alone().run(slow, &format!("{arguments} {}", path.display()));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("lines per second held with p99 under 100ms"), "{text}");
     let result: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -405,7 +415,8 @@ fn the_highest_rate_that_is_held_is_found() {
                 acknowledge(number)
             });
         });
-        let line = error_line(&run(stuck, "-c 1 -d 100ms --ack --rate 8 --search --p99 1ms"), 1);
+        let arguments = "-c 1 -d 100ms --ack --rate 8 --search --p99 1ms";
+        let line = error_line(&LOG.alone().run(stuck, arguments), 1);
         assert!(line.starts_with("no rate was held with p99 under 1ms: at "), "{line}");
     }
 }
