@@ -76,8 +76,13 @@ impl Page {
         self.reload();
     }
 
-    /// Calls a method: what it answers.
+    /// Calls a method that succeeds: what it answers.
     fn ask(&mut self, method: &str, parameters: Value) -> Value {
+        self.call(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Calls a method: what it answers, or its error.
+    fn call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.sent += 1;
         let mut message = json!({ "id": self.sent, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -93,18 +98,31 @@ impl Page {
             let mut answer: Value = serde_json::from_slice(&answer).unwrap();
             // What is not an answer is news of the browser's.
             if answer["id"] == json!(self.sent) {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].take();
+                return match answer["error"].take() {
+                    Value::Null => Ok(answer["result"].take()),
+                    error => Err(error),
+                };
             }
         }
     }
 
-    /// What an expression is in the page.
+    /// What an expression is in the page. If the page is just being loaded anew, in the new one.
     pub fn look(&mut self, expression: &str) -> Value {
-        let parameters = json!({ "expression": expression, "returnByValue": true });
-        let answer = self.ask("Runtime.evaluate", parameters);
-        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
+        let began = Instant::now();
+        loop {
+            let parameters = json!({ "expression": expression, "returnByValue": true });
+            match self.call("Runtime.evaluate", parameters) {
+                Ok(answer) => {
+                    assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+                    return answer["result"]["value"].clone();
+                }
+                // "Inspected target navigated or closed", or that it has no context yet.
+                Err(error) => {
+                    let is_between = error["code"] == -32000 && began.elapsed() < PATIENCE;
+                    assert!(is_between, "{expression}: {error}");
+                }
+            }
+        }
     }
 
     /// What a screen reader says of each picture.
