@@ -70,7 +70,7 @@ enum Tool {
     #[command(help_template = begins_with!("\
   ringwise echo                             serve, by io_uring if it is there
   ringwise echo --engine epoll              serve by classic syscalls
-  ringwise load echo -c 50 -l 512 -t 10     put load on it from elsewhere"))]
+  ringwise load echo -c 50 -l 512 -t 10     put load on it, on the same machine"))]
     Echo(ringwise_echo::Args),
     /// Put load on a server, and verify every answer
     #[command(help_template = begins_with!("\

@@ -11,37 +11,37 @@ use ringwise_serve::EngineChoice;
 /// is accepted or received, what was received is sent back, then it ends. SIGUSR1 prints statistics.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Address to listen on; port 0 picks one
+    /// Listen on this address; port 0 picks one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:12345")]
     pub listen: SocketAddr,
 
-    /// What moves the bytes; "uring" fails where there is no ring, "auto" falls back and says why
+    /// Move the bytes by this; "uring" fails where there is no ring, "auto" falls back and says why
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
 
-    /// How long to look for work before sleeping, in microseconds or as a time such as 50us; 0
+    /// Look for work for this long before sleeping, in microseconds or as a time such as 50us; 0
     /// sleeps at once. Looks become rare if they find nothing. If the client runs on the same
     /// processor, the server yields between looks. A look serves a lone connection by itself,
     /// without ring or epoll
     #[arg(long, value_name = "USEC", default_value = "50", value_parser = parse_spin)]
     pub spin: Duration,
 
-    /// Threads, each with a listener and a loop of its own (SO_REUSEPORT)
+    /// Run this many threads, each with a listener and a loop of its own (SO_REUSEPORT)
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
 
-    /// Connections open at a time, over all threads together; more wait to be accepted
+    /// Keep at most this many connections, over all threads together; more wait to be accepted
     /// [default: 10000, or what the limit of open descriptors has room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: Option<u32>,
 
-    /// How long the other end of a connection may leave the kernel without an answer, such as a
-    /// machine that lost its power, before the connection is given up
+    /// Close a connection whose peer has not answered the kernel for this time, such as after a power
+    /// loss
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_patience)]
     pub patience: Duration,
 
-    /// How long to wait at the end for what is still to be sent
+    /// Wait at the end for at most this time for what is still to be sent
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub drain: Duration,
 }

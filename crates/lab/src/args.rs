@@ -24,7 +24,8 @@ pub struct Args {
     /// log [default: the suite of these], or scale
     pub workload: Option<String>,
 
-    /// Measure for about two minutes (default)
+    /// Measure for about two minutes. Default, but "lab log" alone measures more
+    /// daemons without it
     #[arg(long)]
     pub quick: bool,
 
@@ -49,7 +50,7 @@ pub struct Args {
     /// Compare these engines, separated by commas
     ///
     /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
-    /// fio+fixed [default: all but fio]. ringwise is the library's files in tokio,
+    /// fio+fixed [default: all but fio; latency: threads is left out too]. ringwise is the library's files in tokio,
     /// also as "ringwise+driver-thread" and "ringwise+one-worker". uring
     /// takes switches, as in "uring-registered-buffers" or "uring+sqpoll":
     /// registered-buffers, registered-files, defer-taskrun (on unless taken away),
@@ -84,12 +85,12 @@ pub struct Args {
     pub sync: Option<String>,
 
     /// echo, http, log: open this many connections [default: echo 1,2,50,1000;
-    /// http 16; log 64]
+    /// http 16; log 64; --full: http 1,16,128, log 1,64,2000]
     #[arg(long, value_name = "N,N")]
     pub connections: Option<String>,
 
     /// echo, http, log: send messages, bodies or lines of this many bytes, such as
-    /// 64,4k [default: echo 64; http 1k,64k,1m; log 150]
+    /// 64,4k [default: echo 64, --full: 64,512,4k,64k; http 1k,64k,1m; log 150]
     #[arg(long, value_name = "SIZE,SIZE")]
     pub length: Option<String>,
 
@@ -152,14 +153,14 @@ pub struct Args {
     pub pattern: Option<String>,
 
     /// Bring the page cache into this state: warm, cold, bounded, bounded:SIZE (a
-    /// memory cgroup of that size) [default: warm; latency, objects: warm and cold;
-    /// bounded: a quarter of the files]
+    /// memory cgroup of that size) [default: warm; latency, objects, copy: warm and
+    /// cold; bounded: a quarter of the files]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
 
     /// Lay out this many bytes of test files per profile, such as 1g; scale: in all
     /// directories together [default: 1000m, less if space or time are short;
-    /// --full: direct 10g]
+    /// latency 64m; chain 32m, --standard 256m; --full: direct 10g]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
 
@@ -176,7 +177,7 @@ pub struct Args {
     pub threads: Option<String>,
 
     /// Measure each sample for this long, such as 500ms [default: what fits into
-    /// two minutes; --full: 2s]
+    /// two minutes; --standard: 500ms; --full: 2s]
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
 
@@ -184,8 +185,9 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub reads: Option<String>,
 
-    /// Take this many interleaved blocks of two samples per row [default: 5, and up
-    /// to three times as many while intervals are wide]
+    /// Take this many interleaved blocks of two samples per row [default: 5, copy 4,
+    /// log 3 or with --quick 2, and up to three times as many while intervals are
+    /// wide]
     #[arg(long, value_name = "N")]
     pub repeats: Option<String>,
 
@@ -312,8 +314,8 @@ pub struct RecordArgs {
     #[arg(long)]
     pub private: bool,
 
-    /// Keep at most this many bytes of events in memory; what does not fit is lost
-    /// and counted
+    /// Keep at most this many bytes of events in memory, 1m or more; what does not fit
+    /// is lost and counted
     #[arg(long, value_name = "SIZE", default_value = "64m")]
     pub memory: String,
 
@@ -325,8 +327,8 @@ pub struct RecordArgs {
 /// What is explained, and where.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ExplainArgs {
-    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
-    /// iolog
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, a fio
+    /// iolog, or binary events of blktrace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
 
@@ -342,8 +344,8 @@ pub struct ExplainArgs {
 /// What is made again, and how.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ReplayArgs {
-    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, or a fio
-    /// iolog
+    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, a fio
+    /// iolog, or binary events of blktrace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
 
@@ -367,7 +369,8 @@ pub struct ReplayArgs {
     pub cache: ReplayCache,
 
     /// Record the replay too, with the same recorder, which slows both down: so the I/O
-    /// times of the program and of the replay can be compared
+    /// times of the program and of the replay can be compared. Needs a whole trace that
+    /// was recorded by perf
     #[arg(long)]
     pub recorder: bool,
 

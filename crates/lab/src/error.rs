@@ -32,7 +32,12 @@ pub enum LabError {
 impl LabError {
     /// A failed system call on a path.
     pub fn on(what: &str, path: &Path, error: &io::Error) -> LabError {
-        LabError::Failed(format!("{what} {}: {}", path.display(), plain(error)))
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; run as a user that may do this, or name another",
+            io::ErrorKind::StorageFull => "; free some space, or name another directory",
+            _ => "",
+        };
+        LabError::Failed(format!("{what} {}: {}{remedy}", path.display(), plain(error)))
     }
 
     /// Classifies an error of writing to standard output.
@@ -76,7 +81,10 @@ mod tests {
     fn one_line_without_the_number() {
         let error = io::Error::from_raw_os_error(28);
         let text = LabError::on("writing", Path::new("/d/f"), &error).to_string();
-        assert_eq!(text, "writing /d/f: No space left on device");
+        assert_eq!(
+            text,
+            "writing /d/f: No space left on device; free some space, or name another directory"
+        );
     }
 
     #[test]

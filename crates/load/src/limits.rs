@@ -51,7 +51,9 @@ pub(crate) fn check_processors(wanted: &[usize]) -> Result<(), LoadError> {
 pub(crate) fn check_process(pid: Option<u32>) -> Result<(), LoadError> {
     let exists = |pid: &u32| ForeignProcess::read(&Sources::default(), *pid).exists();
     match pid.filter(|pid| !exists(pid)) {
-        Some(pid) => Err(LoadError::Failed(format!("--server-pid {pid}: no such process"))),
+        Some(pid) => Err(LoadError::Failed(format!(
+            "--server-pid {pid}: no such process; name one that runs"
+        ))),
         None => Ok(()),
     }
 }

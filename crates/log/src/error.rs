@@ -298,7 +298,12 @@ impl fmt::Display for SetupError {
             SetupError::SpoolDamaged(path, why) => {
                 write!(f, "{}: {why}; move the spool's directory away", path.display())
             }
-            SetupError::Thread(error) => write!(f, "no thread can be started: {error}"),
+            SetupError::Thread(error) => {
+                write!(
+                    f,
+                    "no thread can be started: {error}; raise the limit of processes (ulimit -u)"
+                )
+            }
         }
     }
 }

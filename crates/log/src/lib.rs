@@ -11,6 +11,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! For this example, start the daemon with `ringwise logd --names anyone`. Without that option, it refuses a name
+//! (`E 1 identity`) unless the client has a tenant: by a token ([`Builder::token`]), a certificate or its address.
+//!
 //! - A client keeps a line until the daemon has acknowledged it. If the connection breaks, the client connects again
 //!   and sends what the daemon does not have.
 //! - A client with a **name** ([`Builder::name`]) stores each line once, and in order. Without one, lines may be

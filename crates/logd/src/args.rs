@@ -70,15 +70,15 @@ pub struct Args {
 pub(crate) enum Tool {
     /// Print stored lines in the order of their batches' times, whole batches only
     Cat {
-        /// The directory of a daemon, which may run
+        /// Read the directory of a daemon, which may run
         directory: PathBuf,
-        /// Only the stream of this thread
+        /// Print only the stream of this thread
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
-        /// Begin at this line of each stream; they are numbered from 0
+        /// Begin at this line of each stream; lines are numbered from 0
         #[arg(long, value_name = "LINE", default_value_t = 0, value_parser = line_number)]
         from: u64,
-        /// Dead letters instead of lines
+        /// Print dead letters instead of lines
         #[arg(long, conflicts_with_all = Shown::OPTIONS)]
         dead: bool,
         #[command(flatten)]
@@ -86,18 +86,18 @@ pub(crate) enum Tool {
     },
     /// Print the last lines of each stream, merged by time, and go on as they are stored
     Tail {
-        /// The directory of a daemon, which may run
+        /// Read the directory of a daemon, which may run
         directory: PathBuf,
-        /// Only the stream of this thread
+        /// Print only the stream of this thread
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
         /// Begin at this line of each stream, instead of ten before its end
         #[arg(long, value_name = "LINE", value_parser = line_number)]
         from: Option<u64>,
-        /// Dead letters instead of lines
+        /// Print dead letters instead of lines
         #[arg(long, conflicts_with_all = Shown::OPTIONS)]
         dead: bool,
-        /// End at the end
+        /// End after the last line, instead of waiting for more
         #[arg(long)]
         once: bool,
         #[command(flatten)]
@@ -108,15 +108,15 @@ pub(crate) enum Tool {
     Query(QueryArgs),
     /// Check every segment against its checksums
     Verify {
-        /// The directory of a daemon, which may run
+        /// Read the directory of a daemon, which may run
         directory: PathBuf,
     },
     /// Bring uploaded segments back, each checked against its checksums
     Fetch {
-        /// The URL of --upload, with the name of the daemon's directory if there are several
+        /// Fetch from this URL, that of --upload, with the name of the daemon's directory if there are several
         #[arg(value_name = "URL", value_parser = place)]
         place: Place,
-        /// A directory for the segments; made if it is not there
+        /// Put the segments into this directory, which is made if it is not there
         directory: PathBuf,
     },
 }
@@ -148,46 +148,46 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Address to listen on; port 0 picks one [default: 127.0.0.1:9000]
+    /// Listen on this address; port 0 picks one [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 
-    /// Directory of the segments; made if it is not there [default: logd-data]
+    /// Store segments in this directory, which is made if it is not there [default: logd-data]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// What is true of lines that are acknowledged [default: durable]
+    /// Acknowledge a line when this is true of it [default: durable]
     #[arg(long, value_enum)]
     ack: Option<Guarantee>,
 
-    /// What moves the bytes; "uring" fails where there is no ring [default: auto]
+    /// Move the bytes by this; "uring" fails where there is no ring [default: auto]
     #[arg(long, value_enum)]
     engine: Option<EngineChoice>,
 
-    /// On a ring: a thread of the kernel for each of the daemon's takes what the ring is asked for, so
-    /// that no call has to be made; it spins, and sleeps when it was idle for so long [default: none]
+    /// On a ring: let a kernel thread submit for each of the daemon's threads (SQPOLL). It spins, and sleeps
+    /// when it was idle for this time [default: none]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     sqpoll: Option<Duration>,
 
-    /// Threads, each with a listener and streams of its own (SO_REUSEPORT) [default: one for each
-    /// processor that it may use, of which --budget has to hold a long line each]
+    /// Run this many threads, each with a listener and streams of its own (SO_REUSEPORT) [default: one for
+    /// each processor that it may use, of which --budget has to hold a long line each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 
-    /// Connections open at a time, over all threads together; more wait to be accepted
+    /// Keep at most this many connections, over all threads together; more wait to be accepted
     /// [default: 10000, or what the limit of open descriptors has room for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
 
-    /// Connections that one address may have at a time; more are closed [default: no limit]
+    /// Keep at most this many connections of one address; more are closed [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     address_connections: Option<u32>,
 
-    /// Who may name itself, so that it sends no line twice [default: certified]
+    /// Let these clients name themselves, so that none of their lines is stored twice [default: certified]
     #[arg(long, value_enum)]
     names: Option<NameRule>,
 
-    /// New names that one address, or one certificate's tenant, may bring [default: 1000]
+    /// Take at most this many new names from one address, or from one tenant of a certificate [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     address_names: Option<u32>,
 
@@ -196,7 +196,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
 
-    /// How tokens may travel [default: private]
+    /// Let tokens travel like this [default: private]
     #[arg(long, value_enum)]
     token_transport: Option<Transport>,
 
@@ -205,62 +205,60 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     forget_names: Option<Duration>,
 
-    /// How lines are told apart [default: lines]
+    /// Tell lines apart like this [default: lines]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// What becomes of lines that are no JSON: an object with the text of the line, for syslog with its fields too;
-    /// lines of JSON stay as they are [default: none]
+    /// Wrap lines that are not JSON: raw makes an object with the text of the line, syslog one with its fields too.
+    /// Lines of JSON stay as they are [default: none]
     #[arg(long, value_enum)]
     wrap: Option<Wrap>,
 
-    /// The longest line, without its end [default: 1m]
+    /// Take lines of at most this length, without their end [default: 1m]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
     max_line: Option<usize>,
 
-    /// What becomes of lines that are longer [default: dead-letter]
+    /// Do this with lines that are longer [default: dead-letter]
     #[arg(long, value_enum)]
     long_lines: Option<LongLines>,
 
-    /// How deeply values may nest [default: 64]
+    /// Take values that nest at most this deep [default: 64]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     max_depth: Option<u32>,
 
-    /// A field that every line has to have; TYPE is any, string, number, bool, object or array
+    /// Take only lines that have this field; TYPE is any, string, number, bool, object or array
     #[arg(long, value_name = "NAME[:TYPE]")]
     require: Vec<Field>,
 
-    /// Bytes of a connection that are not stored, from which on nothing more is received from it
-    /// [default: 4m]
+    /// Stop receiving from a connection while this many of its bytes are not stored [default: 4m]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     connection_budget: Option<usize>,
 
-    /// Likewise, of all connections; each thread has its share [default: 256m, or 16m for each
-    /// thread if that is more]
+    /// Stop receiving while this many bytes of all connections are not stored; each thread has an equal share
+    /// [default: 256m, or 16m for each thread if that is more]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     budget: Option<usize>,
 
-    /// Bytes of a thread from which on nothing more is looked at while the commit before is on its
-    /// way [default: 4m]
+    /// Let a thread's batch grow to this size while the batch before is stored [default: 4m]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     commit_size: Option<usize>,
 
-    /// A segment ends when it has so many bytes [default: 256m]
+    /// End a segment when it has this many bytes [default: 256m]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     segment_size: Option<u64>,
 
-    /// A segment that has lines ends when it is so old [default: 60m]
+    /// End a segment that has lines when it is this old [default: 60m]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     segment_age: Option<Duration>,
 
-    /// How lines are written: past the page cache where the file system lets them, or through it, for
-    /// who follows an open segment by other tools than "logd tail" [default: direct]
+    /// Write past the page cache where the file system allows it (direct), or through it (cached), so that other
+    /// tools than "logd tail" can follow an open segment [default: direct]
     #[arg(long, value_enum)]
     write: Option<WriteChoice>,
 
-    /// Pack segments when they have ended, with zstd at this level; "none" leaves them plain
-    /// [default: none]
+    /// Pack segments when they have ended, with zstd at this level, from 1 to 19; "none" leaves them
+    /// plain [default: none]
     #[arg(long, value_name = "LEVEL", value_parser = pack_level)]
     pack: Option<Packing>,
 
@@ -268,17 +266,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     retain_size: Option<u64>,
 
-    /// Likewise, of dead letters alone [default: 1g]
+    /// Remove the oldest ended segments of dead letters when these have more bytes [default: 1g]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     retain_dead: Option<u64>,
 
-    /// Remove segments that ended so long ago [default: never]
+    /// Remove segments this long after they ended [default: never]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     retain_age: Option<Duration>,
 
-    /// What applies to a tenant: its networks (from=, where clients show no certificate), bytes of it that
+    /// Set rules of a tenant: its networks (from=, for clients without a certificate), how many of its bytes
     /// may be stored before its senders wait (quota=), and when its lines expire (retain-size=,
-    /// retain-age=, instead of --retain-age); a segment goes when all lines in it have expired
+    /// retain-age=, instead of --retain-age). A segment goes when all lines in it have expired
     #[arg(long, value_name = "NAME[,KEY=VALUE]...", value_parser = tenants::rule)]
     tenant: Vec<Rule>,
 
@@ -286,7 +284,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     min_free: Option<u64>,
 
-    /// Address of the status page, /metrics, /livez and /readyz [default: none]
+    /// Serve the status page, /metrics, /livez and /readyz on this address [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
@@ -295,20 +293,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     page_tokens: Option<PathBuf>,
 
-    /// Address to take lines by HTTP requests: POST /ingest [default: none]
+    /// Take lines by HTTP requests (POST /ingest) on this address [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http_intake: Option<SocketAddr>,
 
-    /// Address to take lines by RELP, as omrelp of rsyslog sends them [default: none]
+    /// Take lines by RELP, as omrelp of rsyslog sends them, on this address [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     relp_intake: Option<SocketAddr>,
 
-    /// Address to take events by Fluent Forward, as Fluentd and Fluent Bit send them [default: none]
+    /// Take events by Fluent Forward, as Fluentd and Fluent Bit send them, on this address [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     fluent_intake: Option<SocketAddr>,
 
-    /// Connections open at a time on each port of the intake (--http-intake, --relp-intake, --fluent-intake); more wait
-    /// to be accepted [default: 1000]
+    /// Keep at most this many connections on each port of the intake (--http-intake, --relp-intake, --fluent-intake);
+    /// more wait to be accepted [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     intake_connections: Option<u32>,
 
@@ -324,37 +322,37 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// The certificate's private key, a PEM file
+    /// Use this private key for the certificate, a PEM file
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Who signs clients' certificates, a PEM file; the name in a client's is its tenant
+    /// Trust client certificates that these authorities signed, a PEM file; the name in a certificate is the
+    /// client's tenant
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
 
-    /// Whether a client has to show a certificate [default: optional]
+    /// Say whether a client has to show a certificate [default: optional]
     #[arg(long, value_enum)]
     tls_client_auth: Option<ClientAuth>,
 
-    /// How long a TLS handshake may take [default: 10s]
+    /// Close a connection whose TLS handshake takes longer [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     tls_handshake: Option<Duration>,
 
-    /// End connections from which nothing came for so long, also before their first line [default:
-    /// never]
+    /// Close connections that were silent for this time, also before their first line [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     idle: Option<Duration>,
 
-    /// Results of operations that are looked at before the next are asked for [default: all]; 1
-    /// also sends each answer by itself, to measure what that costs
+    /// Process this many results before the kernel is asked for more [default: all]; 1 also sends each answer
+    /// by itself, to measure what that costs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
 
-    /// How remarks are printed on standard error [default: text]
+    /// Print remarks on standard error in this form [default: text]
     #[arg(long, value_enum)]
     log: Option<Form>,
 
-    /// How long to wait at the end for what is still to be stored [default: 5s]
+    /// Wait at the end for at most this time for what is still to be stored [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     drain: Option<Duration>,
 }

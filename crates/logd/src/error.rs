@@ -53,6 +53,10 @@ impl LogdError {
             io::ErrorKind::AddrInUse => {
                 ": another program listens there: end it, or ask for another port"
             }
+            io::ErrorKind::PermissionDenied => {
+                ": ports below 1024 need CAP_NET_BIND_SERVICE (root has it)"
+            }
+            io::ErrorKind::AddrNotAvailable => ": this machine has no such address",
             _ => "",
         };
         LogdError::Failed(format!("{option} {address}: {}{remedy}", plain(error)))

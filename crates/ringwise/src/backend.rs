@@ -71,7 +71,7 @@ impl AnyDriver {
                 Err(reason) => reason,
             },
         };
-        let entries = builder.entries.next_power_of_two();
+        let entries = builder.submissions().next_power_of_two();
         let classic =
             Classic::new(builder.classic_threads, entries as usize).map_err(SetupError::Classic)?;
         let setup = describe_by_calls(builder, Backend::Classic, Some(reason));
@@ -80,7 +80,7 @@ impl AnyDriver {
 
     fn open_simulated(builder: &Builder) -> Result<(AnyDriver, Setup), SetupError> {
         let simulation = builder.simulation.as_ref().expect("seen by the caller");
-        let entries = builder.entries.next_power_of_two() as usize;
+        let entries = builder.submissions().next_power_of_two() as usize;
         let driver = Simulated::new(simulation, builder.classic_threads, entries)
             .map_err(SetupError::Classic)?;
         let setup = describe_by_calls(builder, Backend::Simulated, None);
@@ -230,7 +230,7 @@ fn describe_by_calls(
     backend: Backend,
     fallback: Option<FallbackReason>,
 ) -> Setup {
-    let entries = builder.entries.next_power_of_two();
+    let entries = builder.submissions().next_power_of_two();
     let missing = |asked| {
         let reason = match backend {
             Backend::Simulated => "the loop is simulated".into(),

@@ -231,7 +231,11 @@ pub async fn copy(ring: &Ring, from: impl AsRef<Path>, to: impl AsRef<Path>) -> 
         Err(error) => return Err(error),
     };
     if is_same || !about.is_file() {
-        return Err(Error::new(Opcode::Open, Errno(libc::EINVAL)).on_path(from));
+        let advice = match is_same {
+            true => "both names lead to the same file: name another destination",
+            false => "it is not a regular file",
+        };
+        return Err(Error::new(Opcode::Open, Errno(libc::EINVAL)).advise(advice).on_path(from));
     }
     let mode = about.mode() & 0o7777;
     let options = OpenOptions::new().write(true).create(true).truncate(true).mode(mode);

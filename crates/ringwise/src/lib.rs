@@ -59,17 +59,19 @@
 //!   for what is in flight when the ring or the runtime ends. Any other ring starts one thread,
 //!   `ringwise-driver`. [`Builder::driver_thread`] chooses.
 //! - Threads named `ringwise-worker` make syscalls that block. On classic syscalls they make all of them,
-//!   except one that a [`Local`] waits for alone; on a ring those that it cannot make. They start on demand, are at most
-//!   [`Builder::classic_threads`], and end after ten idle seconds.
+//!   except one that a [`Local`] waits for alone. On a ring they make those that it cannot make, and long reads and
+//!   writes that take less time there. They start on demand, are at most [`Builder::classic_threads`], and end after
+//!   ten idle seconds.
 //! - The kernel starts worker threads for a ring, at most [`Builder::worker_threads`] for files and as
 //!   many for the rest.
 //!
 //! # Cancel safety
 //!
 //! Every future may be dropped at any moment. The library keeps the buffer until the kernel has finished with it.
-//! A read or a timeout is then cancelled. A write or a sync that has begun goes on to its end; later
-//! overlapping writes of the same [`fs::File`] wait for it. On the sockets of [`net`], a received byte or an
-//! accepted connection is not lost: the next receive or accept gets it. The exceptions are written under *Cancel safety* at each type.
+//! A read, a receive, an accept, a connect or a timeout is then cancelled. A write or a sync that has begun goes on
+//! to its end; later overlapping writes of the same [`fs::File`] wait for it. On the sockets of [`net`], a received
+//! byte or an accepted connection is not lost: the next receive or accept gets it. The exceptions are written under
+//! *Cancel safety* at each type.
 //!
 //! # Limits
 //!

@@ -52,15 +52,16 @@ use chains::Chains;
 use parked::{Part, Streams};
 
 /// What is said of a table of registered files that has no free entry.
-const TABLE_IS_FULL: &str = "the loop's table of registered files is full";
+const TABLE_IS_FULL: &str = "the loop's table of registered files is full: raise Builder::registered_files, or \
+                             unregister some";
 
 /// One thread's event loop for completion-based I/O.
 ///
 /// Not `Send`: only the thread that built it enters its ring.
 ///
-/// Dropping it submits what was pushed, cancels reads and timeouts, lets everything else go on to
-/// its end and waits for that, for five seconds at most; what is in flight even then is leaked
-/// with a line on standard error, never freed. See [`shutdown`](Self::shutdown) for other times.
+/// Dropping it submits what was pushed, and cancels reads, receives, accepts, connects and timeouts. It waits for
+/// the end of everything else, for five seconds at most. What is in flight even then is leaked with a line on
+/// standard error, never freed. See [`shutdown`](Self::shutdown) for other times.
 ///
 /// A child of fork(2) has none of it: the ring's memory is not there. It must neither use nor drop its copy,
 /// that is, leave by execve(2) or _exit(2).
@@ -610,11 +611,11 @@ impl Builder {
     pub fn build(self) -> Result<Local, SetupError> {
         /// 0 is nobody's number.
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        if !(1..=32_768).contains(&self.entries) {
-            return Err(SetupError::Entries(self.entries));
+        if !(1..=32_768).contains(&self.submissions()) {
+            return Err(SetupError::Entries(self.submissions()));
         }
         // Of a completion queue of two the loop would keep both entries for itself.
-        let entries = self.entries.max(2);
+        let entries = self.entries.map(|asked| asked.max(2));
         let files = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         let registered_files = self.registered_files.max(files);
         let builder = Builder { entries, registered_files, ..self };

@@ -38,7 +38,7 @@ pub enum Record {
 pub struct Header {
     /// The program that wrote the trace, with its version.
     pub recorder: String,
-    /// How operations were observed: `perf`, `ptrace`, `strace` or `fio`.
+    /// How operations were observed: `perf`, `ptrace`, `strace`, `fio` or `blktrace`.
     pub method: String,
     /// When the trace began, in milliseconds since 1970. 0: unknown.
     pub began_unix_ms: u64,

@@ -104,10 +104,10 @@ fn a_bar_goes_away_at_the_end_and_before_a_signal() {
     };
     assert!(shown.contains("'s' -> 'd'") && shown.contains("end"), "{shown:?}");
     assert!(cleared(&shown), "{shown:?}");
-    // A fifo keeps it waiting until the signal comes.
+    // A fifo keeps it waiting until the signal comes. Scripts start tests with SIGINT ignored, which cp keeps.
     let wait = format!(
-        "mkfifo f; (sleep 1; kill -INT $(cat pid)) & exec 3<>f; sh -c 'echo $$ > pid; exec {} \
-         --progress --copy-contents -r f e'; echo end",
+        "mkfifo f; (sleep 1; kill -INT $(cat pid)) & exec 3<>f; sh -c 'echo $$ > pid; \
+         exec env --default-signal=INT {} --progress --copy-contents -r f e'; echo end",
         cp.display()
     );
     let shown = in_terminal(&wait).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The end of a loop: nothing that the kernel still has is freed (invariant 7).
 //!
-//! Reads and timeouts are cancelled, and all other operations go on to their end. Operations that
-//! do not come back in time are leaked and reported. Closing the ring is no barrier: the kernel's
+//! What waits and may be dropped without harm is cancelled (`Opcode::cancels_on_shutdown`), and all other
+//! operations go on to their end. Operations that do not come back in time are leaked and reported. Closing the ring is no barrier: the kernel's
 //! own teardown goes on after it (io_uring_cancelation(7)).
 
 use std::{
@@ -27,8 +27,8 @@ const DROP_DEADLINE: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 impl Local {
-    /// Ends the loop. Submits the pushed operations, cancels reads and timeouts, and waits until
-    /// the others have ended, at most for `deadline`. Then cancels everything and gives it a last
+    /// Ends the loop. Submits the pushed operations, cancels reads, receives, accepts, connects and timeouts, and waits
+    /// until the others have ended, at most for `deadline`. Then cancels everything and gives it a last
     /// moment. Completions that nobody took are dropped with everything that they own.
     ///
     /// # Errors

@@ -20,7 +20,8 @@ pub struct ListenOptions {
     /// Lets several listeners share one address (`SO_REUSEPORT`). The kernel spreads connections over
     /// them, for example one listener for each thread.
     pub reuse_port: bool,
-    /// How many connections may wait to be accepted. The kernel limits it by `net.core.somaxconn`.
+    /// How many connections may wait to be accepted; 4096 unless set. The kernel limits it by
+    /// `net.core.somaxconn`.
     pub backlog: u32,
     /// Lets an IPv6 listener refuse IPv4 connections. The system decides if it is not set.
     pub only_v6: bool,

@@ -38,8 +38,8 @@ const DROP_DEADLINE: Duration = Duration::from_secs(5);
 /// A handle on a loop, which can be cloned and shared. It is `Send` and `Sync`, and its futures are
 /// `Send`.
 ///
-/// The loop ends in the background when the last clone and the last future are gone. Reads and
-/// timeouts are then cancelled, and writes and syncs go on to their end. Await
+/// The loop ends in the background when the last clone and the last future are gone. Reads, receives,
+/// accepts, connects and timeouts are then cancelled, and all other operations go on to their end. Await
 /// [`shutdown`](Self::shutdown) before the process exits.
 ///
 /// A ring cannot be used in a child of fork(2). Operations that are submitted there fail with `EOWNERDEAD`,
@@ -107,7 +107,7 @@ impl Ring {
 
     pub(crate) fn build(builder: Builder) -> Result<Ring, SetupError> {
         // The driver keeps a little room for itself.
-        let builder = Builder { entries: builder.entries.max(4), ..builder };
+        let builder = Builder { entries: builder.entries.map(|asked| asked.max(4)), ..builder };
         let process = Arc::new(ProcessMark::new().map_err(SetupError::Driver)?);
         let hub = Arc::new(Hub::new());
         let simulation = builder.simulation.clone();
@@ -191,8 +191,9 @@ impl Ring {
         self.0.bounced_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the ring for all its handles. New operations fail with `ESHUTDOWN`, reads and timeouts are
-    /// cancelled, and this future waits for the end of the others. In a forked process it does nothing.
+    /// Ends the ring for all its handles. New operations fail with `ESHUTDOWN`. Reads, receives, accepts, connects
+    /// and timeouts are cancelled, and this future waits for the end of the others. In a forked process it does
+    /// nothing.
     ///
     /// # Errors
     ///

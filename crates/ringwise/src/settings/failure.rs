@@ -112,14 +112,12 @@ impl fmt::Display for SetupError {
             SetupError::Driver(error) => write!(f, "the driver of a ring: {error}"),
             SetupError::Unsupported => f.write_str("ringwise needs a 64-bit Linux"),
         }?;
-        match self {
-            SetupError::Classic(error) | SetupError::Driver(error)
-                if error.raw_os_error() == Some(libc::EMFILE) =>
-            {
-                write!(f, "; raise the limit on open files (ulimit -n) or close some")
-            }
-            _ => Ok(()),
-        }
+        let (SetupError::Classic(error) | SetupError::Driver(error)) = self else { return Ok(()) };
+        f.write_str(match error.raw_os_error() {
+            Some(libc::EMFILE) => "; raise the limit on open files (ulimit -n) or close some",
+            Some(libc::EAGAIN) => "; raise the limit of processes (ulimit -u, TasksMax=)",
+            _ => "",
+        })
     }
 }
 
@@ -133,5 +131,10 @@ mod tests {
     fn a_refusal_says_what_to_do() {
         let text = FallbackReason::Refused(Errno(libc::EPERM)).to_string();
         assert!(text.contains("seccomp") && text.contains("kernel.io_uring_disabled"), "{text}");
+        let of = |errno| SetupError::Driver(io::Error::from_raw_os_error(errno)).to_string();
+        assert!(
+            of(libc::EAGAIN).ends_with("; raise the limit of processes (ulimit -u, TasksMax=)")
+        );
+        assert!(of(libc::EMFILE).contains("ulimit -n") && !of(libc::ENOMEM).contains(';'));
     }
 }

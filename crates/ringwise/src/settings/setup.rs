@@ -300,6 +300,11 @@ impl Setup {
     }
 }
 
+/// The entries of the submission queue where nobody asks for others.
+const ENTRIES: u32 = 128;
+/// Those of the completion queue, if nobody asks for others of either queue.
+const COMPLETION_ENTRIES: u32 = 4096;
+
 /// How a [`Local`](crate::Local) is to be built. Made by [`Local::builder`](crate::Local::builder).
 ///
 /// # Examples
@@ -313,8 +318,8 @@ impl Setup {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    pub(crate) entries: u32,
-    /// Twice the other where nobody said.
+    /// What was asked for; [`ENTRIES`] if nothing was.
+    pub(crate) entries: Option<u32>,
     pub(crate) completion_entries: Option<u32>,
     pub(crate) backend: BackendChoice,
     pub(crate) flags: SetupFlags,
@@ -345,8 +350,8 @@ impl Default for Builder {
         ];
         let flags = flags.into_iter().fold(SetupFlags(0), |all, flag| all.with(flag, true));
         Builder {
-            entries: 128,
-            completion_entries: Some(4096),
+            entries: None,
+            completion_entries: None,
             backend: BackendChoice::Auto,
             flags,
             sqpoll_idle: None,
@@ -370,9 +375,13 @@ impl Builder {
     /// [`completion_entries`](Self::completion_entries) says otherwise.
     #[must_use]
     pub fn entries(mut self, entries: u32) -> Self {
-        self.entries = entries;
-        self.completion_entries = None;
+        self.entries = Some(entries);
         self
+    }
+
+    /// What the submission queue is asked to have.
+    pub(crate) fn submissions(&self) -> u32 {
+        self.entries.unwrap_or(ENTRIES)
     }
 
     /// Sets the entries of the completion queue, of 16 bytes each: no fewer than the submission queue
@@ -388,8 +397,9 @@ impl Builder {
 
     /// What the completion queue is asked to have.
     pub(crate) fn completions(&self) -> u32 {
-        let submissions = self.entries.next_power_of_two();
-        let asked = self.completion_entries.unwrap_or(submissions * 2);
+        let submissions = self.submissions().next_power_of_two();
+        let otherwise = if self.entries.is_some() { submissions * 2 } else { COMPLETION_ENTRIES };
+        let asked = self.completion_entries.unwrap_or(otherwise);
         asked.clamp(submissions, 1 << 16).next_power_of_two()
     }
 

@@ -3,7 +3,7 @@
 use std::{os::fd::OwnedFd, time::Duration};
 
 use ringwise::{
-    BackendChoice, Descriptor, Effect, Local, Opcode, OpenOptions, Operation, SetupError,
+    BackendChoice, Builder, Descriptor, Effect, Local, Opcode, OpenOptions, Operation, SetupError,
 };
 
 fn ring(local: Result<Local, SetupError>) -> Option<Local> {
@@ -35,6 +35,17 @@ fn what_is_asked_for_can_be_read() {
     }
     assert_eq!(setup.sqpoll(), &Effect::NotAsked);
     assert_eq!(setup.iopoll(), &Effect::NotAsked);
+}
+
+#[test]
+fn the_lengths_of_the_queues_may_be_set_in_either_order() {
+    let builder = || Local::builder().backend(BackendChoice::Uring);
+    let length = |builder: Builder| Some(ring(builder.build())?.setup().completion_entries());
+    let Some(unset) = length(builder()) else { return };
+    assert_eq!(unset, 4096);
+    assert_eq!(length(builder().entries(64)), Some(128));
+    assert_eq!(length(builder().entries(64).completion_entries(512)), Some(512));
+    assert_eq!(length(builder().completion_entries(512).entries(64)), Some(512));
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
         asked = asked.without(SetupFlags::IOPOLL);
     }
     let mut flags = compatible(asked);
-    let mut entries = builder.entries;
+    let mut entries = builder.submissions();
     let mut completions = builder.completions();
     let mut steps = LADDER.iter();
     let mut sqpoll_refused = None;
@@ -88,7 +88,7 @@ pub(super) fn open(builder: &Builder) -> Result<Opened, FallbackReason> {
                 sqpoll_refused = Some(Errno(errno));
                 asked = asked.without(SetupFlags::SQPOLL);
                 flags = compatible(asked);
-                (entries, completions) = (builder.entries, builder.completions());
+                (entries, completions) = (builder.submissions(), builder.completions());
                 steps = LADDER.iter();
             }
             errno => return Err(FallbackReason::Refused(Errno(errno))),

@@ -25,9 +25,12 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// If it is dropped after that, a read or a timeout is cancelled, and any other operation goes on to its
-/// end. [`finish`](Self::finish) and [`cancel_on_drop`](Self::cancel_on_drop) change that. The buffers are
-/// freed when the kernel has finished with them, and a file that was opened is closed.
+/// If it is dropped after that, reads, receives, accepts, connects and timeouts are cancelled, and any other
+/// operation goes on to its end. [`finish`](Self::finish) and [`cancel_on_drop`](Self::cancel_on_drop) change
+/// that. The buffers are freed when the kernel has finished with them, and a file that was opened is closed.
+///
+/// If a receive or an accept has completed by then, its bytes or its connection are lost. The sockets of
+/// [`net`](crate::net) keep them for the next call.
 ///
 /// # Examples
 ///

@@ -50,8 +50,8 @@ impl Ring {
     ///
     /// # Cancel safety
     ///
-    /// If the future of a read or a timeout is dropped, that operation is cancelled, and those
-    /// after it with it. If another future is dropped, its operation still runs.
+    /// If the future of a read, a receive, an accept, a connect or a timeout is dropped, that operation is
+    /// cancelled, and those after it with it. If another future is dropped, its operation still runs.
     ///
     /// # Examples
     ///
