@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, path::Path};
 
 use ringwise_measure::plain;
-use ringwise_serve::ServeError;
+use ringwise_serve::{ServeError, listen_remedy};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -50,15 +50,10 @@ impl LogdError {
     /// The address of an option cannot be listened on.
     pub(crate) fn listening(option: &str, address: SocketAddr, error: &io::Error) -> LogdError {
         let remedy = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                ": another program listens there: end it, or ask for another port"
-            }
-            io::ErrorKind::PermissionDenied => {
-                ": ports below 1024 need CAP_NET_BIND_SERVICE (root has it)"
-            }
-            io::ErrorKind::AddrNotAvailable => ": this machine has no such address",
-            _ => "",
+            io::ErrorKind::AddrNotAvailable => Some("this machine has no such address"),
+            _ => error.raw_os_error().and_then(listen_remedy),
         };
+        let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
         LogdError::Failed(format!("{option} {address}: {}{remedy}", plain(error)))
     }
 

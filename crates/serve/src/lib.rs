@@ -26,5 +26,5 @@ pub use engine::EngineChoice;
 pub use error::ServeError;
 pub use panel::{Ear, Panel, Request};
 pub use printer::Printer;
-pub use seat::{Seat, loop_room};
+pub use seat::{Seat, listen_remedy, loop_room};
 pub use server::{Plan, Server, Worker, signals};

@@ -88,6 +88,19 @@ pub fn loop_room(connections: usize, each: usize, beside: usize) -> Result<usize
 const LISTEN_TIME: Duration = Duration::from_secs(2);
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
+/// Returns what to do if the kernel refuses to listen on an address with this number of an error.
+pub fn listen_remedy(errno: i32) -> Option<&'static str> {
+    match rustix::io::Errno::from_raw_os_error(errno) {
+        rustix::io::Errno::ADDRINUSE => {
+            Some("another program listens there: end it, or ask for another port")
+        }
+        rustix::io::Errno::ACCESS => {
+            Some("ports below 1024 need CAP_NET_BIND_SERVICE (root has it)")
+        }
+        _ => None,
+    }
+}
+
 /// Listens on an address.
 pub(crate) fn listen(
     address: &SocketAddr,
@@ -96,22 +109,16 @@ pub(crate) fn listen(
     let in_use = rustix::io::Errno::ADDRINUSE.raw_os_error();
     let until = Instant::now() + LISTEN_TIME;
     loop {
-        match net::listen_tcp(address, options) {
-            Err(error) if error.errno() == in_use => {
-                if Instant::now() >= until {
-                    let remedy = "another program listens there: end it, or ask for another port";
-                    return Err(ServeError::new(format!("--listen: {error}: {remedy}")));
-                }
-                std::thread::sleep(LISTEN_PAUSE);
-            }
-            Err(error) if error.errno() == rustix::io::Errno::ACCESS.raw_os_error() => {
-                let remedy = "ports below 1024 need CAP_NET_BIND_SERVICE (root has it)";
-                return Err(ServeError::new(format!("--listen: {error}: {remedy}")));
-            }
-            listened => {
-                return listened.map_err(|error| ServeError::new(format!("--listen: {error}")));
-            }
+        let error = match net::listen_tcp(address, options) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => error,
+        };
+        if error.errno() != in_use || Instant::now() >= until {
+            let remedy = listen_remedy(error.errno()).map(|remedy| format!(": {remedy}"));
+            let remedy = remedy.unwrap_or_default();
+            return Err(ServeError::new(format!("--listen: {error}{remedy}")));
         }
+        std::thread::sleep(LISTEN_PAUSE);
     }
 }
 
