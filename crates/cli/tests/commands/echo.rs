@@ -188,7 +188,7 @@ fn who_does_not_read_holds_up_nobody() {
         for round in 0..500 {
             ping(&mut stream, &pattern(64, round));
         }
-        drop(stuck);
+        drop((stuck, stream));
         let output = server.end();
         assert!(count(&output, "senders stopped") >= 20, "{output}");
     }

@@ -451,6 +451,7 @@ fn tail_says_what_is_not_there() {
         writeln!(client.stream, "{number}").unwrap();
         client.until(number);
     }
+    drop(client);
     daemon.end();
     for number in [1, 2] {
         let name = format!("lines-000-000000000{number}.ndjson");

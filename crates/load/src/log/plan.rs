@@ -128,7 +128,9 @@ impl Plan {
         }
         if let Some(path) = args.stored.as_deref().filter(|path| !may_come(path)) {
             let path = path.display();
-            return Err(LoadError::Failed(format!("--stored {path}: no such file or directory")));
+            return Err(LoadError::Failed(format!(
+                "--stored {path}: no such file or directory: name where the target stores lines"
+            )));
         }
         let connections = args.connections as usize;
         let plan = Plan {

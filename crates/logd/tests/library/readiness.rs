@@ -104,6 +104,7 @@ fn with_a_failing_disk_it_is_red_until_writes_succeed_again() {
         is_green(&daemon);
         daemon.store(3, 3);
         is_green(&daemon);
+        drop(answers);
         daemon.end();
         assert_eq!(stored(&disk.path().join("log")), ["1", "2", "3"]);
     }

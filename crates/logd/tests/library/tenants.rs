@@ -120,6 +120,7 @@ fn each_line_has_its_time_peer_and_tenant() {
         assert_eq!(printed(&["cat", path, "--until", "1h"]), [""; 0]);
         assert_eq!(printed(&["cat", path, "--since", "2100-01-01"]), [""; 0]);
         assert!(tool(&["verify", path]).output().unwrap().status.success());
+        drop((web, other));
         daemon.end();
     }
 }
@@ -148,6 +149,7 @@ fn senders_of_a_tenant_wait_at_its_quota_and_others_do_not() {
         assert_eq!(figure(&daemon, "accepted_lines_total", "web"), 11);
         assert_eq!(figure(&daemon, "accepted_bytes_total", "(others)"), 2000);
         assert_eq!(figure(&daemon, "quota_waits_total", "(others)"), 0);
+        drop((web, other));
         daemon.end();
 
         // What is stored counts at the next start.
@@ -186,6 +188,7 @@ fn a_tenant_by_its_network_is_an_identity_for_names() {
         let path = directory.path().to_str().unwrap();
         let lines = printed(&["cat", path, "--tenant", "web"]);
         assert_eq!(lines, [r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#], "{engine}");
+        drop(web);
         daemon.end();
     }
 }

@@ -18,7 +18,11 @@ mod rings;
 mod traffic;
 
 use std::{
-    sync::mpsc::{RecvTimeoutError, channel},
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::Duration,
 };
@@ -50,9 +54,19 @@ fn run(seed: u64) -> String {
 fn random_programs_agree_with_a_model() {
     fate::silence_expected_panics();
     let first = asked("RINGWISE_SEED", 1);
-    let mut kinds = std::collections::BTreeMap::<String, u64>::new();
-    for seed in first..first + asked("RINGWISE_SEEDS", 200) {
-        *kinds.entry(run(seed)).or_default() += 1;
-    }
-    println!("{kinds:?}");
+    let seeds = Mutex::new(first..first + asked("RINGWISE_SEEDS", 200));
+    let next_seed = || seeds.lock().unwrap().next();
+    let kinds = Mutex::new(BTreeMap::<String, u64>::new());
+    // A program waits for about half of its time.
+    thread::scope(|scope| {
+        for _ in 0..2 * thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                std::iter::from_fn(next_seed).for_each(|seed| {
+                    let kind = run(seed);
+                    *kinds.lock().unwrap().entry(kind).or_default() += 1;
+                });
+            });
+        }
+    });
+    println!("{:?}", kinds.into_inner().unwrap());
 }

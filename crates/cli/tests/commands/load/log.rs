@@ -416,7 +416,7 @@ fn the_highest_rate_that_is_held_is_found() {
             });
         });
         let arguments = "-c 1 -d 100ms --ack --rate 8 --search --p99 1ms";
-        let line = error_line(&LOG.alone().run(stuck, arguments), 1);
+        let line = error_line(&run(stuck, arguments), 1);
         assert!(line.starts_with("no rate was held with p99 under 1ms: at "), "{line}");
     }
 }

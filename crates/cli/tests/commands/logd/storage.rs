@@ -68,6 +68,7 @@ fn a_segment_ends_by_age_without_a_line_is_packed_and_removed_in_its_time() {
         client.until(1);
         assert_eq!(cat(&["--from", "3"], path), ["4"]);
         verify(path);
+        drop(client);
         daemon.end();
     }
 }
@@ -166,6 +167,7 @@ fn what_is_over_the_size_goes_and_the_open_segment_stays() {
     writeln!(client.stream, "6").unwrap();
     client.until(6);
     assert!(cat(&[], path).ends_with(&["6".to_owned()]));
+    drop(client);
     daemon.end();
     verify(path);
 }

@@ -89,6 +89,7 @@ fn a_store_that_is_away_holds_nothing_up_and_is_told_once() {
         (0, 0, 0)
     );
     assert!(figure("bytes_total") > 4 * 64);
+    drop(client);
     let output = daemon.end();
     for told in ["is no directory: make it, or mount it", "it works again"] {
         assert_eq!(output.matches(told).count(), 1, "{output}");

@@ -1,9 +1,13 @@
-//! Reads the name in a client's certificate: the common name of its subject, else its first DNS name.
+//! Reads certificates: the name in a client's, which is the common name of its subject or else its first DNS name, and
+//! whether the daemon's own is an authority's.
 //!
-//! The certificate was verified before. Nothing else of it is read.
+//! A client's was verified before. Nothing else of them is read.
 
-use rustls::pki_types::CertificateDer;
-use webpki::EndEntityCert;
+use rustls::{
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, UnixTime},
+};
+use webpki::{EndEntityCert, KeyUsage};
 
 /// DER's tags (X.690): a set, a sequence, an object identifier, and texts in ASCII or UTF-8.
 const SET: u8 = 0x31;
@@ -20,6 +24,24 @@ pub(crate) fn name(certificate: &CertificateDer<'_>) -> Option<String> {
     let common = common_name(certificate.subject());
     let name = common.or_else(|| certificate.valid_dns_names().next().map(str::to_owned))?;
     can_be_written(&name).then_some(name)
+}
+
+/// Whether it is the certificate of an authority (RFC 5280, basic constraints), which clients that use rustls refuse as a
+/// server's.
+pub(crate) fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return false };
+    let algorithms = default_provider().signature_verification_algorithms.all;
+    // What the certificate itself says is checked before who signed it, so nobody has to be trusted.
+    let verified = certificate.verify_for_usage(
+        algorithms,
+        &[],
+        &[],
+        UnixTime::now(),
+        KeyUsage::server_auth(),
+        None,
+        None,
+    );
+    matches!(verified, Err(webpki::Error::CaUsedAsEndEntity))
 }
 
 /// Whether a name can be printed in a line.
@@ -65,7 +87,23 @@ fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
     use super::*;
+
+    #[test]
+    fn an_authority_is_known() {
+        let made = |is_ca: IsCa| {
+            let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            params.is_ca = is_ca;
+            params.self_signed(&KeyPair::generate().unwrap()).unwrap()
+        };
+        let authority = made(IsCa::Ca(BasicConstraints::Unconstrained));
+        assert!(is_authority(authority.der()));
+        assert!(!is_authority(made(IsCa::ExplicitNoCa).der()));
+        assert!(!is_authority(made(IsCa::NoCa).der()));
+        assert!(!is_authority(&CertificateDer::from(vec![1, 2, 3])));
+    }
 
     #[test]
     fn a_name_that_is_none_or_breaks_a_line_is_nobodys() {

@@ -1,6 +1,7 @@
 //! Certificates and keys, from files.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,7 +18,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use crate::error::LogdError;
+use crate::{error::LogdError, monitoring::log, session::tls::certificate::is_authority};
 
 /// Whether clients need a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,6 +45,9 @@ impl Files {
         let provider = provider();
         let own = Own { certificate: (CERTIFICATE, &self.certificate), key: (KEY, &self.key) };
         let (chain, key) = own.read()?;
+        if chain.first().is_some_and(is_authority) {
+            log::remark("tls", AuthorityAsServer(&self.certificate));
+        }
         let versions = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(VERSIONS)
             .map_err(LogdError::failed)?;
@@ -65,6 +69,20 @@ impl Files {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
+    }
+}
+
+/// Warns of a certificate that an authority has for itself.
+struct AuthorityAsServer<'a>(&'a Path);
+
+impl fmt::Display for AuthorityAsServer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{CERTIFICATE} {}: it is the certificate of an authority, which clients that use rustls refuse \
+            (CaUsedAsEndEntity): make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`",
+            self.0.display()
+        )
     }
 }
 
