@@ -157,6 +157,6 @@ fn unreadable(option: &str, path: &Path, error: &pem::Error) -> LogdError {
     }
 }
 
-fn wrong(option: &str, path: &Path, error: &impl std::fmt::Display) -> LogdError {
+fn wrong(option: &str, path: &Path, error: &impl fmt::Display) -> LogdError {
     LogdError::Failed(format!("{option} {}: {error}", path.display()))
 }
