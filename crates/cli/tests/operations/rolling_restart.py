@@ -148,10 +148,10 @@ class Native(ringwise_log.Client):
         self.sender = sender
         super().__init__(BALANCER, 9000, name=name)
 
-    def _connect(self):
+    async def _serve(self):  # for each connection
         self.sender.breaks += 1
         self.sender.repeated.update(json.loads(line)["line"] for line in list(self._lines))
-        return super()._connect()
+        await super()._serve()
 
 
 class Unnamed(Sender):
