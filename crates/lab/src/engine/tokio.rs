@@ -1,5 +1,6 @@
-//! `tokio`: what `tokio::fs` does, `spawn_blocking` around pread(2) in a multi-threaded runtime,
-//! with as many tasks as reads are to be in flight.
+//! `tokio`: `spawn_blocking` around pread(2) in a multi-threaded runtime, with as many tasks as reads are to be in flight.
+//!
+//! `tokio::fs::File` does the same and more: it copies out of memory of its own, which is not aligned for direct reads.
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 

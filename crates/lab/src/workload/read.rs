@@ -59,7 +59,7 @@ pub static QUESTION: Question = Question {
     alone: "one read at a time",
     in_flight: "reads in flight",
     starts: &[
-        start("tokio", "use tokio::fs", "tokio::fs", "ringwise"),
+        start("tokio", "use spawn_blocking", "spawn_blocking", "ringwise"),
         start("threads", "use a thread pool", "a thread pool", ""),
         Start {
             is_single: true,

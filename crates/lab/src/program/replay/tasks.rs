@@ -1,4 +1,4 @@
-//! Recorded threads as tasks of tokio: what the program would be with `tokio::fs`, or with the library's files.
+//! Recorded threads as tasks of tokio: what the program would be with `spawn_blocking`, or with the library's files.
 //!
 //! A task has as many operations in flight as its thread had. Tokio's timer counts milliseconds, so the rest of a think
 //! time is spent yielding to other tasks.
@@ -43,7 +43,7 @@ const TIMER_NS: u64 = 2_000_000;
 /// Who makes the calls of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// Blocking threads, as of `tokio::fs`.
+    /// Blocking threads, by `spawn_blocking`.
     Pool,
     /// The library's files.
     Files,

@@ -34,7 +34,7 @@ pub struct Answer {
     pub workload: String,
     /// What may be said of the change.
     pub finding: Told,
-    /// What its reader does today, as "You use tokio::fs with 32 reads in flight"; empty where nothing
+    /// What its reader does today, as "You use spawn_blocking with 32 reads in flight"; empty where nothing
     /// may be said.
     pub today: String,
     /// What was measured, in a few words; empty where the workload's name says it.
@@ -249,7 +249,7 @@ impl Seen<'_> {
         }
     }
 
-    /// "You use tokio::fs with 32 reads in flight".
+    /// "You use spawn_blocking with 32 reads in flight".
     fn today_text(&self) -> String {
         format!("You {}{}", self.gain.today, self.depth_text())
     }

@@ -54,7 +54,7 @@ impl std::fmt::Display for Told {
 pub struct Gain {
     /// The engine that does what the program does today.
     pub from: String,
-    /// What that is, after "you": "use tokio::fs".
+    /// What that is, after "you": "use spawn_blocking".
     pub today: String,
     /// Its depth.
     pub depth: usize,

@@ -131,7 +131,7 @@ fn the_answer_starts_from_what_is_usual_and_names_where_to_keep_it() {
     assert_eq!((all[0].finding, all[0].section), (Told::Gain, Some(1)));
     assert_eq!(
         all[0].text(),
-        "You use tokio::fs with 32 reads in flight (O_DIRECT 4k): io_uring gives 2.0 [2.0, 2.0] times \
+        "You use spawn_blocking with 32 reads in flight (O_DIRECT 4k): io_uring gives 2.0 [2.0, 2.0] times \
          the reads at 0.10 of the CPU. Use ringwise::fs."
     );
     assert_eq!(
@@ -159,7 +159,10 @@ fn the_largest_gain_is_the_one_that_is_surely_large() {
     let Ratio { low, mid, .. } = uring.ratio.unwrap();
     assert!(uring.finding == Told::Gain && low < 1.9 && mid > 2.1, "{uring:?}");
     let answer = answers(std::slice::from_ref(&section)).remove(0);
-    assert!(answer.text().starts_with("You use tokio::fs with 32 reads in flight: "), "{answer:?}");
+    assert!(
+        answer.text().starts_with("You use spawn_blocking with 32 reads in flight: "),
+        "{answer:?}"
+    );
 }
 
 /// What an answer says where two engines differ by these figures of the ring beside `sync` and `threads`.

@@ -37,9 +37,9 @@ pub struct Question {
 pub struct Start {
     /// The engine that does the same.
     pub engine: &'static str,
-    /// What its author does, after "you": "use tokio::fs".
+    /// What its author does, after "you": "use spawn_blocking".
     pub you: &'static str,
-    /// What that is called: "tokio::fs".
+    /// What that is called: "spawn_blocking".
     pub it: &'static str,
     /// The engine of the target that it would be changed to; empty for the subject's.
     pub to: &'static str,
