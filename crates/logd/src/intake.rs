@@ -6,13 +6,15 @@
 //! stores the lines, by the rules and the storage of all other connections, on a `ringwise::Ring` that the runtime
 //! drives. It has a stream of its own, after those of the daemon's threads.
 //!
-//! It does not number lines: a client that got no answer sends them again, and its lines may then be stored twice.
+//! It does not number lines: a client that got no answer sends them again, and its lines may then be stored twice, unless
+//! its protocol lets that be recognised (`recent`).
 
 mod depot;
 mod flights;
 mod fluent;
 pub(crate) mod http;
 mod listener;
+mod recent;
 mod relp;
 mod server;
 mod shared;
@@ -20,6 +22,7 @@ mod stream;
 mod trial;
 
 pub(crate) use depot::Parts;
+pub(crate) use recent::{Lately, Recent};
 pub(crate) use server::{Intake, Order, Protocol};
 pub(crate) use trial::Trial;
 

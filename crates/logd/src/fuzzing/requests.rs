@@ -1,7 +1,10 @@
 //! Requests of other protocols: whatever comes, each line is a line, and an answer has what its protocol asks for.
 
 use crate::{
-    intake::http::{Form, Refusal, bulk as elastic, loki as push, otlp as logs},
+    intake::{
+        Lately, Recent,
+        http::{Form, Refusal, bulk as elastic, loki as push, otlp as logs},
+    },
     lines::json::{DEPTH_MAX, Reason, Rules},
 };
 
@@ -13,7 +16,9 @@ fn room(bytes: usize) -> Result<(), Refusal> {
 
 /// Each document is a line, and each action has its item.
 pub fn bulk(body: &[u8]) {
-    let Ok(bulk) = elastic::read(body.to_vec(), Some("index"), room) else { return };
+    let recent = Recent::default();
+    let lately = Lately { recent: &recent, tenant: None };
+    let Ok(bulk) = elastic::read(body.to_vec(), Some("index"), lately, room) else { return };
     assert!(bulk.lines.is_empty() || bulk.lines.ends_with(b"\n"));
     let lines: Vec<&[u8]> = bulk.lines.split_inclusive(|byte| *byte == b'\n').collect();
     assert!(lines.iter().all(|line| *line != b"\n" && *line != b"\r\n"), "a line is empty");
@@ -22,11 +27,17 @@ pub fn bulk(body: &[u8]) {
     let answer: serde_json::Value =
         serde_json::from_slice(&bulk.answer(&rejected, 1)).expect("an answer is JSON");
     let items = answer["items"].as_array().expect("an answer has items");
-    assert_eq!(items.len() as u64, lines.len() as u64 + bulk.refused());
+    assert_eq!(items.len() as u64, lines.len() as u64 + bulk.refused() + bulk.repeated());
     let statuses = items.iter().flat_map(|item| item.as_object().into_iter().flatten());
     let stored = statuses.filter(|(_, item)| item["status"] == 201).count();
     assert_eq!(stored, lines.len() - rejected.len());
-    assert_eq!(answer["errors"], stored < items.len());
+    let same = items.iter().flat_map(|item| item.as_object().into_iter().flatten());
+    let same = same.filter(|(_, item)| item["status"] == 200).count();
+    assert_eq!(answer["errors"], stored + same < items.len());
+    // All that has an `_id` is recognised when it comes again.
+    recent.remember(bulk.keys.iter().map(|(_, key)| *key));
+    let again = elastic::read(body.to_vec(), Some("index"), lately, room).expect("as before");
+    assert_eq!(again.repeated(), bulk.repeated() + bulk.keys.len() as u64);
 }
 
 /// Each record is a line.

@@ -14,7 +14,10 @@ use std::{
 use ringwise::Ring;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::flights::Flights;
+use super::{
+    flights::Flights,
+    recent::{Key, Recent},
+};
 use crate::{
     clients::{addresses::Addresses, names::Names, tenants::Tenants},
     disk::{
@@ -48,6 +51,8 @@ pub(super) struct Deposit {
     pub(super) room: Option<OwnedSemaphorePermit>,
     /// How many rejected lines its verdict lists.
     pub(super) rejected_max: usize,
+    /// By what it is recognised if it comes again, each for a line, unless that is rejected. Line 0 is all of it.
+    pub(super) keys: Vec<(u64, Key)>,
     pub(super) verdict: oneshot::Sender<Verdict>,
 }
 
@@ -95,6 +100,8 @@ pub(super) struct State {
     /// Too little space is free.
     pub(super) is_low: AtomicBool,
     pub(super) stats: Mutex<Stats>,
+    /// What was stored and may come again.
+    pub(super) recent: Recent,
 }
 
 impl Default for State {
@@ -106,6 +113,7 @@ impl Default for State {
             is_stalled: AtomicBool::new(false),
             is_low: AtomicBool::new(false),
             stats: Mutex::default(),
+            recent: Recent::default(),
         }
     }
 }
@@ -169,6 +177,7 @@ pub(crate) struct Depot {
 struct Request {
     connection: Connection,
     rejected: Rejected,
+    keys: Vec<(u64, Key)>,
     verdict: oneshot::Sender<Verdict>,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -259,7 +268,8 @@ impl Depot {
     }
 
     fn deposit(&mut self, deposit: Deposit) {
-        let Deposit { peer, tenant, mut body, framing, room, rejected_max, verdict } = deposit;
+        let Deposit { peer, tenant, mut body, framing, room, rejected_max, keys, verdict } =
+            deposit;
         if verdict.is_closed() {
             // It was told to send its lines again.
             return;
@@ -282,7 +292,7 @@ impl Depot {
             self.requests.len() - 1
         });
         let rejected = Rejected::new(rejected_max);
-        self.requests[index] = Some(Request { connection, rejected, verdict, _room: room });
+        self.requests[index] = Some(Request { connection, rejected, keys, verdict, _room: room });
         self.feed(index, |connection, desk| connection.take_lines(&body, desk));
     }
 
@@ -322,6 +332,11 @@ impl Depot {
         let Some(request) = self.requests[index].take() else { return };
         self.vacant.push(index);
         let lines = request.connection.lines();
+        // Also if the client has gone, for it may come again.
+        let listed = &request.rejected.first;
+        let is_rejected = |line: u64| listed.binary_search_by_key(&line, |(line, _)| *line).is_ok();
+        let keys = request.keys.iter().filter(|(line, _)| !is_rejected(*line));
+        self.state.recent.remember(keys.map(|(_, key)| *key));
         let _ = request.verdict.send(Verdict::Stored { lines, rejected: request.rejected });
     }
 

@@ -14,6 +14,7 @@ use memchr::memmem;
 
 use super::{
     listener::{Readable, Speaker},
+    recent::{Key, Lately},
     shared::{Client, Shared},
     stream::{self, Next, Protocol, Seen, Taken, Wrong},
 };
@@ -47,6 +48,8 @@ pub(super) struct Session {
     scan: Scan,
     /// The message of which lines are stored. Its bytes are the first ones.
     current: Option<Message>,
+    /// By what it is recognised.
+    key: Option<Key>,
     /// The most bytes of a message.
     most: usize,
 }
@@ -81,11 +84,21 @@ impl Protocol for Session {
         })
     }
 
-    fn take(&mut self, bytes: &[u8], line_max: usize) -> Result<Taken, Wrong> {
+    fn take(&mut self, bytes: &[u8], line_max: usize, lately: Lately<'_>) -> Result<Taken, Wrong> {
         let mut taken = Taken::default();
         while taken.body.len() < PIECE_BYTES {
             let rest = &bytes[taken.used..];
+            let is_begun = self.current.is_some();
             let Some(mut message) = self.next(rest, taken.used == 0)? else { break };
+            let chunk = message.chunk(rest);
+            if !is_begun {
+                // A client may repeat a chunk's name. It is the same chunk if it has the same events.
+                self.key = chunk.map(|_| lately.key(&[b"fluent", &rest[..message.bytes()]]));
+                if self.key.is_some_and(|key| taken.keys.contains(&key) || lately.has(key)) {
+                    message.skip();
+                    taken.repeated += 1;
+                }
+            }
             while taken.body.len() < PIECE_BYTES
                 && message.write_line(rest, line_max, &mut taken.body)
             {}
@@ -94,10 +107,11 @@ impl Protocol for Session {
                 taken.next = Next::Rest;
                 return Ok(taken);
             }
-            if let Some(chunk) = message.chunk(rest) {
+            if let Some(chunk) = chunk {
                 taken.answers.extend_from_slice(ACK);
                 taken.answers.extend_from_slice(chunk);
             }
+            taken.keys.extend(self.key.take());
             taken.used += message.bytes();
             self.scan = Scan::default();
         }

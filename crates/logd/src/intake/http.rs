@@ -197,7 +197,8 @@ async fn take(
         body = request::body(request, encoding, &mut room) => body?,
         () = shared.ended() => return Err(Refusal::Draining),
     };
-    let (exchange, body) = Exchange::begin(route, body, &mut room)?;
+    let lately = shared.lately(tenant.as_deref());
+    let (mut exchange, body) = Exchange::begin(route, body, lately, &mut room)?;
     let (verdict, told) = oneshot::channel();
     let rejected_max = exchange.rejected_max();
     let deposit = Deposit {
@@ -207,6 +208,7 @@ async fn take(
         framing: Framing::Lines,
         room: Some(room.take()?),
         rejected_max,
+        keys: std::mem::take(&mut exchange.keys),
         verdict,
     };
     let store = async {
@@ -215,7 +217,9 @@ async fn take(
     };
     match timeout(STORE_TIME, store).await.map_err(|_| Refusal::Late)?? {
         Verdict::Stored { lines, rejected } => {
-            shared.counts.refused_items.fetch_add(exchange.refused_items(), Ordering::Relaxed);
+            let counts = &shared.counts;
+            counts.refused_items.fetch_add(exchange.refused_items(), Ordering::Relaxed);
+            counts.repeated_items.fetch_add(exchange.repeated_items(), Ordering::Relaxed);
             Ok(exchange.answer(lines, &rejected, shared.guarantee))
         }
         Verdict::OverQuota => Err(Refusal::OverQuota),

@@ -9,6 +9,7 @@ use std::{io::Write as _, sync::Arc};
 
 use super::{
     listener::{Readable, Speaker},
+    recent::Lately,
     shared::{Client, Shared},
     stream::{self, FREE_BYTES, Next, Protocol, Seen, Taken, Wrong},
 };
@@ -62,7 +63,7 @@ impl Protocol for Session {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], _: usize) -> Result<Taken, Wrong> {
+    fn take(&mut self, bytes: &[u8], _: usize, _: Lately<'_>) -> Result<Taken, Wrong> {
         let mut taken = Taken::default();
         // What cannot be parsed is looked at when everything before it is stored.
         while let Ok(Parsed::Whole(frame, used)) = parse(&bytes[taken.used..], self.most) {

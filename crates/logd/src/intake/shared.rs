@@ -12,7 +12,10 @@ use std::{
 
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::depot::{Deposit, State};
+use super::{
+    depot::{Deposit, State},
+    recent::Lately,
+};
 use crate::{
     clients::addresses::Addresses, guarantee::Guarantee, live::Live, monitoring::stats::Stats,
 };
@@ -37,6 +40,7 @@ pub(crate) struct Counts {
     pub(super) idle_ended: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) refused_items: AtomicU64,
+    pub(super) repeated_items: AtomicU64,
 }
 
 impl Counts {
@@ -52,6 +56,7 @@ impl Counts {
             idle_ended: self.idle_ended.load(Ordering::Relaxed),
             refused_requests: self.refused.load(Ordering::Relaxed),
             refused_items: self.refused_items.load(Ordering::Relaxed),
+            repeated_items: self.repeated_items.load(Ordering::Relaxed),
             ..stats
         }
     }
@@ -94,6 +99,11 @@ impl Shared {
     /// What may change while the daemon runs.
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was stored lately of a tenant.
+    pub(super) fn lately<'a>(&'a self, tenant: Option<&'a str>) -> Lately<'a> {
+        Lately { recent: &self.counts.state.recent, tenant }
     }
 
     /// Waits for the end of the intake.

@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     depot::{Deposit, Verdict},
     listener::Readable,
+    recent::{Key, Lately},
     shared::{Client, PERMIT_BYTES, Shared},
 };
 use crate::{lines::framing::Framing, monitoring::log};
@@ -51,6 +52,10 @@ pub(super) struct Taken {
     pub(super) body: Vec<u8>,
     /// What is said when they are stored.
     pub(super) answers: Vec<u8>,
+    /// By what messages are recognised if they come again.
+    pub(super) keys: Vec<Key>,
+    /// How many came again, and are only answered.
+    pub(super) repeated: u64,
     pub(super) next: Next,
 }
 
@@ -87,7 +92,7 @@ pub(super) trait Protocol: Default + Send {
     fn look(&mut self, bytes: &[u8], most: usize) -> Result<Seen, Wrong>;
 
     /// Takes messages of which the first is whole, for lines of at most `line_max` bytes.
-    fn take(&mut self, bytes: &[u8], line_max: usize) -> Result<Taken, Wrong>;
+    fn take(&mut self, bytes: &[u8], line_max: usize, lately: Lately<'_>) -> Result<Taken, Wrong>;
 }
 
 /// Serves a connection.
@@ -204,7 +209,9 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         };
         loop {
             let line_max = self.shared.live().limits.line_max;
-            let taken = self.protocol.take(&self.buffer, line_max).map_err(End::Wrong)?;
+            let lately = self.shared.lately(self.client.tenant.as_deref());
+            let taken = self.protocol.take(&self.buffer, line_max, lately).map_err(End::Wrong)?;
+            self.shared.counts.repeated_items.fetch_add(taken.repeated, Ordering::Relaxed);
             self.buffer.drain(..taken.used);
             self.since = None;
             if taken.next != Next::Rest {
@@ -212,7 +219,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
                 give_back(&mut room, taken.body.len());
             }
             if !taken.body.is_empty() {
-                self.deposit(taken.body).await?;
+                self.deposit(taken.body, taken.keys).await?;
             }
             self.say(&taken.answers).await?;
             match taken.next {
@@ -226,7 +233,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
     }
 
     /// Waits until lines are stored. What comes meanwhile is received, as far as it takes no memory from others.
-    async fn deposit(&mut self, body: Vec<u8>) -> Result<(), End> {
+    async fn deposit(&mut self, body: Vec<u8>, keys: Vec<Key>) -> Result<(), End> {
         let (verdict, mut told) = oneshot::channel();
         let Client { peer, tenant, .. } = &self.client;
         let (peer, tenant) = (*peer, tenant.clone());
@@ -237,6 +244,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             framing: P::FRAMING,
             room: None,
             rejected_max: 0,
+            keys: keys.into_iter().map(|key| (0, key)).collect(),
             verdict,
         };
         let stalled = || End::Broken("nothing more can be stored");

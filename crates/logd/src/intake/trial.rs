@@ -1,6 +1,9 @@
 //! What a protocol over a stream makes of bytes, without any I/O: for tests and fuzzers.
 
-use super::stream::{Next, Protocol, Seen, Wrong};
+use super::{
+    recent::{Lately, Recent},
+    stream::{Next, Protocol, Seen, Wrong},
+};
 
 /// What became of the bytes of a connection.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,9 +23,10 @@ pub(super) fn talk<'a, P: Protocol>(
     line_max: usize,
 ) -> Trial {
     let (mut protocol, mut trial, mut buffer) = (P::default(), Trial::default(), Vec::new());
+    let recent = Recent::default();
     for piece in pieces {
         buffer.extend_from_slice(piece);
-        match take_all(&mut protocol, &mut buffer, (most, line_max), &mut trial) {
+        match take_all(&mut protocol, &mut buffer, (most, line_max, &recent), &mut trial) {
             Ok(Next::End) => trial.end = Some("closed"),
             Ok(_) => continue,
             Err(wrong) => {
@@ -39,7 +43,7 @@ pub(super) fn talk<'a, P: Protocol>(
 fn take_all<P: Protocol>(
     protocol: &mut P,
     buffer: &mut Vec<u8>,
-    (most, line_max): (usize, usize),
+    (most, line_max, recent): (usize, usize, &Recent),
     trial: &mut Trial,
 ) -> Result<Next, Wrong> {
     while !buffer.is_empty() {
@@ -50,13 +54,14 @@ fn take_all<P: Protocol>(
                 break;
             }
             Seen::Whole { memory } => loop {
-                let taken = protocol.take(buffer, line_max)?;
+                let taken = protocol.take(buffer, line_max, Lately { recent, tenant: None })?;
                 assert!(taken.body.len() <= memory, "{} of {memory}", taken.body.len());
                 assert!(taken.used > 0 || taken.next == Next::Rest);
                 assert!(taken.next != Next::Rest || !taken.body.is_empty());
                 buffer.drain(..taken.used);
                 trial.stored.extend(taken.body);
                 trial.said.extend(taken.answers);
+                recent.remember(taken.keys.into_iter());
                 match taken.next {
                     Next::Rest => {}
                     Next::Messages => break,

@@ -129,6 +129,7 @@ counts! {[
     enters "enters" "Times that the ring was entered (io_uring_enter)",
     refused_requests "refused_requests" "HTTP requests with lines that were answered with an error",
     refused_items "refused_items" "Items of _bulk that were no documents to store",
+    repeated_items "repeated_items" "Chunks, documents and pushes that came again and were not stored again",
 ]
 [
     open "connections_open" "Open connections",
@@ -145,7 +146,8 @@ impl fmt::Display for Stats {
             connections, accept_failures, turned_away, open, broken, tls_failures, misdirected,
             idle_ended, refused_greetings, accepted_lines, rejected_lines, refused_lines, wrapped_lines,
             received_bytes, receives, committed_bytes, commits, writes, syncs, sends, stopped_senders, stalls,
-            stalled, low, dead_segments, enters, refused_requests, refused_items, ..
+            stalled, low, dead_segments, enters, refused_requests, refused_items,
+            repeated_items, ..
         } = self;
         let refused_greetings = refused_greetings.sum();
         write!(
@@ -157,7 +159,8 @@ impl fmt::Display for Stats {
              length, {wrapped_lines} wrapped; {received_bytes} bytes received by {receives} receives, \
              {committed_bytes} committed by {commits} commits, {writes} writes and {syncs} syncs; {sends} sends, {stopped_senders} senders \
              stopped, {stalls} stalls, {stalled} threads stalled, {low} short of space, {dead_segments} dead \
-             segments, {enters} enters, {refused_requests} requests and {refused_items} items refused"
+             segments, {enters} enters, {refused_requests} requests and {refused_items} items refused, \
+             {repeated_items} recognised as sent again"
         )
     }
 }

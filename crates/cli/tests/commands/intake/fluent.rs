@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    harness::daemon::{Daemon, ENGINES, cat, connect, count},
+    harness::daemon::{Daemon, ENGINES, ask, cat, connect, count, wait_until},
     intake::{self, gzip},
 };
 
@@ -227,5 +227,41 @@ fn chunks_that_were_acknowledged_are_there_after_a_kill() {
         };
         let places: Vec<_> = lines.iter().map(place).collect();
         intake::check_once_and_in_order(engine, &all, 10, &places);
+    }
+}
+
+/// A client that got no acknowledgement sends the same chunk again.
+#[test]
+fn a_chunk_that_comes_again_is_acknowledged_and_not_stored_again() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--http", "127.0.0.1:0"];
+        let Some((mut daemon, address)) = start(engine, directory.path(), &flags) else { continue };
+        let page = daemon.line();
+        let chunks = [
+            packed(&[event(1), event(2)].concat(), &chunk("a")),
+            compressed(&event(3), "b"),
+            // Too many lines for one piece.
+            packed(&(0..20_000).flat_map(|_| event(4)).collect::<Vec<_>>(), &chunk("c")),
+        ];
+        // It does not wait for the answer.
+        connect(address).write_all(&chunks[0]).unwrap();
+        wait_until("both lines", || cat(&[], directory.path()).len() == 2);
+        let mut client = connect(address);
+        for message in [&chunks[1], &chunks[2], &chunks[0], &chunks[2], &chunks[1]] {
+            client.write_all(message).unwrap();
+        }
+        let expected: Vec<u8> =
+            ["b", "c", "a", "c", "b"].into_iter().flat_map(acknowledgement).collect();
+        assert_eq!(read(&mut client, expected.len()).unwrap(), expected, "{engine}");
+        // Another one of the same name.
+        client.write_all(&packed(&event(5), &chunk("a"))).unwrap();
+        read(&mut client, acknowledgement("a").len()).unwrap();
+        let figures = ask(&page, "/metrics");
+        assert!(figures.contains("logd_repeated_items_total{thread=\"1\"} 3\n"), "{figures}");
+        drop(client);
+        daemon.end();
+        let once = [1, 2, 3].into_iter().chain(std::iter::repeat_n(4, 20_000)).chain([5]);
+        assert!(cat(&[], directory.path()) == once.map(line).collect::<Vec<_>>(), "{engine}");
     }
 }

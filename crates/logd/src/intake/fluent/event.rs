@@ -87,6 +87,11 @@ impl Message {
         self.bytes
     }
 
+    /// Leaves out its lines.
+    pub(super) fn skip(&mut self) {
+        self.events = 0..0;
+    }
+
     /// Whether all its lines are written.
     pub(super) fn is_done(&self) -> bool {
         self.events.is_empty()

@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use super::*;
-use crate::intake::trial::{Trial, talk};
+use crate::intake::{
+    Recent,
+    trial::{Trial, talk},
+};
 
 fn trial(bytes: &[u8]) -> Trial {
     let whole = talk::<Session>([bytes].into_iter(), 1000, 200);
@@ -111,7 +114,9 @@ fn a_long_tag_is_repeated_and_no_more_is_kept_at_a_time() {
     assert_eq!((lines(&trial).len(), &trial.said[..]), (3000, &b"\x81\xa3ack\xa1c"[..]));
     let mut session = Session::default();
     session.look(&head, 1 << 20).unwrap();
-    let taken = session.take(&head, 1000).unwrap();
+    let recent = Recent::default();
+    let lately = Lately { recent: &recent, tenant: None };
+    let taken = session.take(&head, 1000, lately).unwrap();
     assert_eq!((taken.next, taken.used, taken.answers.len()), (Next::Rest, 0, 0));
     assert!((PIECE_BYTES..PIECE_BYTES + 1000).contains(&taken.body.len()));
 }

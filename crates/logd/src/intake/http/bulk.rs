@@ -1,8 +1,9 @@
 //! Elasticsearch's `_bulk`: actions with documents go in, lines come out, and verdicts on lines become items.
 //!
-//! A document is stored as it came. Its index and its `_id` are only repeated in the answer. It stores nothing itself.
+//! A document is stored as it came. Its index and its `_id` are only repeated in the answer, and recognise a document
+//! that comes again. It stores nothing itself.
 
-use std::io::Write;
+use std::{collections::HashSet, io::Write};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,11 +12,14 @@ use super::{
     answer::Refusal,
     json::{Object, is_string, write},
 };
+use crate::intake::recent::{Key, Lately};
 
 /// The most bytes of the name of an index, as Elasticsearch has it.
 const INDEX_BYTES_MAX: usize = 255;
 /// About what an item takes, with its error and its part of the answer, beside its names.
-const ITEM_BYTES: usize = 200;
+const ITEM_BYTES: usize = 280;
+const UNSUPPORTED: &str = "only index and create are taken: no document can be changed";
+const EXISTS: &str = "version conflict, document already exists";
 
 /// The first line of each pair.
 #[derive(Deserialize)]
@@ -42,6 +46,10 @@ struct Target<'a> {
 enum Fate {
     /// Its document is the next line.
     Line,
+    /// It was stored before: `index`, whose document is the same.
+    Same,
+    /// It was stored before: `create`, which only makes what is not there.
+    Exists,
     /// It has no document where one has to be.
     Empty,
     /// It would change what is stored.
@@ -53,6 +61,8 @@ enum Fate {
 pub(crate) struct Bulk {
     /// Its documents.
     pub(crate) lines: Vec<u8>,
+    /// By what those with an `_id` are recognised if they come again, each with the number of its line.
+    pub(crate) keys: Vec<(u64, Key)>,
     /// The beginnings of all items in the answer, up to their status.
     heads: Vec<u8>,
     /// Where each of them ends, and what becomes of it.
@@ -63,6 +73,7 @@ pub(crate) struct Bulk {
 pub(crate) fn read(
     mut body: Vec<u8>,
     index: Option<&str>,
+    lately: Lately<'_>,
     mut room: impl FnMut(usize) -> Result<(), Refusal>,
 ) -> Result<Bulk, Refusal> {
     if body.is_empty() {
@@ -75,13 +86,15 @@ pub(crate) fn read(
         return Err(Refusal::malformed("the name of the index is too long"));
     }
     let (mut heads, mut items) = (Vec::new(), Vec::new());
+    let mut named = Named::default();
     let (mut from, mut to, mut number) = (0, 0, 0);
     while from < body.len() {
         let action = line(&body, &mut from, &mut number);
         if body[action.clone()].is_empty() {
             continue;
         }
-        let mut fate = begin(&body[action], index, &mut heads)
+        let head = heads.len();
+        let (mut fate, again) = begin(&body[action], index, &mut heads)
             .map_err(|why| Refusal::malformed(format_args!("line {number}: {why}")))?;
         if let Some(own) = &mut fate {
             if from == body.len() {
@@ -92,6 +105,9 @@ pub(crate) fn read(
             // A carriage return alone is an empty line too, and has no number.
             if *own == Fate::Line && matches!(&body[document.clone()], b"" | b"\r") {
                 *own = Fate::Empty;
+            }
+            if *own == Fate::Line {
+                *own = named.fate(&heads[head..], &body[document.clone()], again, lately);
             }
             if *own == Fate::Line {
                 // In place: there is an action before each document.
@@ -108,7 +124,39 @@ pub(crate) fn read(
         return Err(Refusal::malformed("Validation Failed: 1: no requests added;"));
     }
     body.truncate(to);
-    Ok(Bulk { lines: body, heads, items })
+    Ok(Bulk { lines: body, keys: named.keys, heads, items })
+}
+
+/// The documents with an `_id` of a request.
+#[derive(Default)]
+struct Named {
+    lines: u64,
+    keys: Vec<(u64, Key)>,
+    seen: HashSet<Key>,
+}
+
+impl Named {
+    /// What becomes of a document: a line, unless it was stored before. `head` is the beginning of its item, which
+    /// names it. `again` is what it is then, if it has an `_id`.
+    fn fate(
+        &mut self,
+        head: &[u8],
+        document: &[u8],
+        again: Option<Fate>,
+        lately: Lately<'_>,
+    ) -> Fate {
+        if let Some(again) = again {
+            // `index` replaces a document by another one.
+            let document = if again == Fate::Same { document } else { b"" };
+            let key = lately.key(&[b"_bulk", head, document]);
+            if lately.has(key) || !self.seen.insert(key) {
+                return again;
+            }
+            self.keys.push((self.lines + 1, key));
+        }
+        self.lines += 1;
+        Fate::Line
+    }
 }
 
 /// The place of the next line, without its end.
@@ -119,12 +167,13 @@ fn line(body: &[u8], from: &mut usize, number: &mut u64) -> std::ops::Range<usiz
     start..end - usize::from(body[start..end].ends_with(b"\r"))
 }
 
-/// Reads an action and begins its item: what becomes of it, or nothing if no document follows.
+/// Reads an action and begins its item: what becomes of it, or nothing if no document follows. And what it is if it was
+/// stored before, if it has an `_id`.
 fn begin(
     action: &[u8],
     default: Option<&str>,
     heads: &mut Vec<u8>,
-) -> Result<Option<Fate>, String> {
+) -> Result<(Option<Fate>, Option<Fate>), String> {
     let action = serde_json::from_slice(action).map_err(|error| {
         format!("expected an action (index, create, update or delete): {error}")
     })?;
@@ -147,6 +196,7 @@ fn begin(
         (None, Some(index)) => write(head.name("_index"), index),
         (None, None) => return Err("Validation Failed: 1: index is missing;".to_owned()),
     }
+    let again = target.id.and(Some(if verb == "create" { Fate::Exists } else { Fate::Same }));
     if let Some(id) = target.id {
         match id.get().as_bytes()[0] {
             b'"' => head.name("_id").extend_from_slice(id.get().as_bytes()),
@@ -154,18 +204,28 @@ fn begin(
             _ => write(head.name("_id"), id.get()),
         }
     }
-    Ok(fate)
+    Ok((fate, again))
 }
 
 impl Bulk {
     /// How many items hold no line, and are not stored.
     pub(crate) fn refused(&self) -> u64 {
-        self.items.iter().filter(|(_, fate)| *fate != Fate::Line).count() as u64
+        self.count(&[Fate::Empty, Fate::Unsupported])
+    }
+
+    /// How many items were stored before.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.count(&[Fate::Same, Fate::Exists])
+    }
+
+    fn count(&self, fates: &[Fate]) -> u64 {
+        self.items.iter().filter(|(_, fate)| fates.contains(fate)).count() as u64
     }
 
     /// The answer: an item for each action. `rejected` are numbers of lines, from 1, in their order, with the reasons.
     pub(crate) fn answer(&self, rejected: &[(u64, &'static str)], took_ms: u128) -> Vec<u8> {
-        let has_errors = !rejected.is_empty() || self.refused() > 0;
+        let is_wrong = |fate: &Fate| !matches!(fate, Fate::Line | Fate::Same);
+        let has_errors = !rejected.is_empty() || self.items.iter().any(|(_, fate)| is_wrong(fate));
         let mut rejected = rejected.iter().peekable();
         let mut text = Vec::with_capacity(self.heads.len() + self.items.len() * 40);
         // Writing to memory does not fail.
@@ -177,23 +237,27 @@ impl Bulk {
             }
             text.extend_from_slice(&self.heads[start..end]);
             start = end;
-            let error = match fate {
+            let told = match fate {
                 Fate::Line => {
                     line += 1;
                     let reason = rejected.next_if(|(number, _)| *number == line);
-                    reason.map(|(_, reason)| ("document_parsing_exception", *reason))
+                    match reason {
+                        None => Ok(("created", 201)),
+                        Some((_, reason)) => Err((400, "document_parsing_exception", *reason)),
+                    }
                 }
-                Fate::Empty => Some(("document_parsing_exception", "incomplete")),
-                Fate::Unsupported => Some((
-                    "illegal_argument_exception",
-                    "only index and create are taken: no document can be changed",
-                )),
+                Fate::Same => Ok(("updated", 200)),
+                Fate::Exists => Err((409, "version_conflict_engine_exception", EXISTS)),
+                Fate::Empty => Err((400, "document_parsing_exception", "incomplete")),
+                Fate::Unsupported => Err((400, "illegal_argument_exception", UNSUPPORTED)),
             };
-            let _ = match error {
-                None => write!(text, ",\"result\":\"created\",\"status\":201}}}}"),
-                Some((kind, reason)) => write!(
+            let _ = match told {
+                Ok((result, status)) => {
+                    write!(text, ",\"result\":\"{result}\",\"status\":{status}}}}}")
+                }
+                Err((status, kind, reason)) => write!(
                     text,
-                    ",\"status\":400,\"error\":{{\"type\":\"{kind}\",\"reason\":\"{reason}\"}}}}}}"
+                    ",\"status\":{status},\"error\":{{\"type\":\"{kind}\",\"reason\":\"{reason}\"}}}}}}"
                 ),
             };
         }
@@ -207,9 +271,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::intake::Recent;
+
+    fn read_after(body: &str, index: Option<&str>, recent: &Recent) -> Result<Bulk, Refusal> {
+        let lately = Lately { recent, tenant: None };
+        read(body.as_bytes().to_vec(), index, lately, |_| Ok(()))
+    }
 
     fn read_all(body: &str, index: Option<&str>) -> Result<Bulk, Refusal> {
-        read(body.as_bytes().to_vec(), index, |_| Ok(()))
+        read_after(body, index, &Recent::default())
     }
 
     fn answer(bulk: &Bulk, rejected: &[(u64, &'static str)]) -> Value {
@@ -253,6 +323,33 @@ mod tests {
     }
 
     #[test]
+    fn a_document_that_comes_again_is_recognised_by_its_id() {
+        let recent = Recent::default();
+        let body = "{\"create\":{\"_id\":\"1\"}}\n{\"x\":1}\n{\"index\":{\"_id\":\"2\"}}\n{\"x\":2}\n\
+                    {\"index\":{}}\n{\"x\":3}\n{\"create\":{\"_id\":\"1\"}}\n{\"x\":4}\n";
+        let first = read_after(body, Some("a"), &recent).unwrap();
+        assert_eq!(first.lines, b"{\"x\":1}\n{\"x\":2}\n{\"x\":3}\n");
+        let status = |bulk: &Bulk| -> Vec<u64> {
+            let told = answer(bulk, &[]);
+            let items = told["items"].as_array().unwrap().iter();
+            let item = |item: &Value| item.as_object().unwrap().values().next().cloned().unwrap();
+            items.map(|told| item(told)["status"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(status(&first), [201, 201, 201, 409]);
+        assert_eq!((first.repeated(), first.refused()), (1, 0));
+        assert_eq!(first.keys.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2]);
+        recent.remember(first.keys.iter().map(|(_, key)| *key));
+        let again = read_after(body, Some("a"), &recent).unwrap();
+        assert_eq!((&again.lines[..], again.repeated()), (&b"{\"x\":3}\n"[..], 3));
+        assert_eq!(status(&again), [409, 200, 201, 409]);
+        assert_eq!(answer(&again, &[])["errors"], true);
+        // Another index has other documents, and another document replaces one.
+        assert_eq!(read_after(body, Some("b"), &recent).unwrap().repeated(), 1);
+        let other = "{\"index\":{\"_id\":\"2\"}}\n{\"x\":5}\n";
+        assert_eq!(read_after(other, Some("a"), &recent).unwrap().repeated(), 0);
+    }
+
+    #[test]
     fn what_is_no_list_of_actions_is_refused_as_a_whole() {
         let long = format!("{{\"index\":{{\"_index\":\"{}\"}}}}\n1\n", "x".repeat(256));
         for (body, told) in [
@@ -276,7 +373,9 @@ mod tests {
         assert!(error.contains("index is missing"), "{error}");
         let long = "x".repeat(256);
         assert!(read_all("{\"index\":{}}\n1\n", Some(&long)).is_err());
-        assert!(read(b"{\"index\":{}}\n\xff\n".to_vec(), Some("a"), |_| Ok(())).is_ok());
+        let (recent, body) = (Recent::default(), b"{\"index\":{}}\n\xff\n".to_vec());
+        let lately = Lately { recent: &recent, tenant: None };
+        assert!(read(body, Some("a"), lately, |_| Ok(())).is_ok());
     }
 
     #[test]
@@ -287,7 +386,9 @@ mod tests {
             most = bytes;
             if bytes > 100_000 { Err(Refusal::TooLong) } else { Ok(()) }
         };
-        assert_eq!(read(body, Some("a"), room).unwrap_err(), Refusal::TooLong);
+        let recent = Recent::default();
+        let lately = Lately { recent: &recent, tenant: None };
+        assert_eq!(read(body, Some("a"), lately, room).unwrap_err(), Refusal::TooLong);
         assert!((100_000..101_000).contains(&most), "{most}");
     }
 }

@@ -12,7 +12,13 @@ use super::{
     request::Room,
     route::{Form, Protocol, Purpose, Route},
 };
-use crate::{guarantee::Guarantee, intake::depot::Rejected};
+use crate::{
+    guarantee::Guarantee,
+    intake::{
+        depot::Rejected,
+        recent::{Key, Lately},
+    },
+};
 
 /// So many rejected lines are listed where the answer does not need each; the rest is only counted.
 const REJECTED_MAX: usize = 100;
@@ -21,6 +27,8 @@ const REJECTED_MAX: usize = 100;
 pub(super) struct Exchange {
     protocol: Protocol,
     kind: Kind,
+    /// By what lines are recognised if they come again, as a deposit has them.
+    pub(super) keys: Vec<(u64, Key)>,
     begun: Instant,
 }
 
@@ -28,7 +36,8 @@ enum Kind {
     Lines,
     Bulk(Bulk),
     Logs(Form),
-    Push,
+    /// Whether it was stored before.
+    Push(bool),
 }
 
 impl Exchange {
@@ -36,26 +45,34 @@ impl Exchange {
     pub(super) fn begin(
         route: Route,
         body: Vec<u8>,
+        lately: Lately<'_>,
         room: &mut Room<'_>,
     ) -> Result<(Exchange, Vec<u8>), Refusal> {
         room.begin();
-        let begun = Instant::now();
+        let (begun, mut keys) = (Instant::now(), Vec::new());
         let (kind, lines) = match route.purpose {
             Purpose::Bulk(index) => {
-                let mut bulk = bulk::read(body, index.as_deref(), |bytes| room.grow(bytes))?;
+                let mut bulk =
+                    bulk::read(body, index.as_deref(), lately, |bytes| room.grow(bytes))?;
                 let lines = std::mem::take(&mut bulk.lines);
+                keys = std::mem::take(&mut bulk.keys);
                 (Kind::Bulk(bulk), lines)
             }
             Purpose::Logs(form) => {
                 (Kind::Logs(form), otlp::lines(&body, form, |bytes| room.grow(bytes))?)
             }
             Purpose::Push(form) => {
+                // The same times, labels and lines are the same entries to Loki.
+                let key = lately.key(&[b"loki", &body]);
+                let is_repeated = lately.has(key);
+                keys.push((0, key));
                 let body = if form == Form::Protobuf { unpack(&body, room)? } else { body };
-                (Kind::Push, loki::lines(&body, form, |bytes| room.grow(bytes))?)
+                let lines = loki::lines(&body, form, |bytes| room.grow(bytes))?;
+                (Kind::Push(is_repeated), if is_repeated { Vec::new() } else { lines })
             }
             Purpose::Lines | Purpose::About(_) | Purpose::Nothing => (Kind::Lines, body),
         };
-        Ok((Exchange { protocol: route.protocol, kind, begun }, lines))
+        Ok((Exchange { protocol: route.protocol, kind, keys, begun }, lines))
     }
 
     /// How many rejected lines the answer needs to know.
@@ -70,6 +87,15 @@ impl Exchange {
     pub(super) fn refused_items(&self) -> u64 {
         match &self.kind {
             Kind::Bulk(bulk) => bulk.refused(),
+            _ => 0,
+        }
+    }
+
+    /// How many parts of the request were stored before.
+    pub(super) fn repeated_items(&self) -> u64 {
+        match &self.kind {
+            Kind::Bulk(bulk) => bulk.repeated(),
+            Kind::Push(is_repeated) => (*is_repeated).into(),
             _ => 0,
         }
     }
@@ -92,7 +118,7 @@ impl Exchange {
                 let text = otlp::answer(*form, rejected.count, first);
                 with_body(self.protocol, StatusCode::OK, text)
             }
-            Kind::Push => match rejected.first.first() {
+            Kind::Push(_) => match rejected.first.first() {
                 None => {
                     let mut answer = with_body(self.protocol, StatusCode::NO_CONTENT, Vec::new());
                     answer.headers_mut().remove(CONTENT_TYPE);
