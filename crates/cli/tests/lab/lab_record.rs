@@ -165,6 +165,16 @@ fn compare_with_fio_in(
     let said = stderr(&output);
     assert!(said.contains(&format!("recorded {} operations", trace.operations.len())), "{said}");
     assert!(reads > 0 && said.contains("in flight at once: "), "{said}");
+    assert!(
+        trace.end.added_ns_per_syscall.is_some_and(|added_ns| added_ns > 0),
+        "{engine} by {method}: recording costs nothing? {:?}",
+        trace.end.added_ns_per_syscall
+    );
+    let cost = said.lines().find(|line| line.starts_with("cost: ")).unwrap_or_default();
+    assert!(
+        cost.contains(" more for each syscall, ") && cost.ends_with(" 0 events lost"),
+        "{said}"
+    );
     trace
 }
 
@@ -435,6 +445,36 @@ fn a_running_process_is_recorded_for_a_time() {
     assert!(reads.iter().all(|one| one.offset.is_some_and(|offset| offset % 4096 == 0)));
     assert_eq!(trace.end.reason, Reason::Duration);
     assert!(trace.header.blind_spots.iter().any(|spot| spot.contains("Linux AIO")));
+}
+
+#[test]
+fn a_running_process_that_ends_ends_its_recording() {
+    if !has_tracepoints() {
+        return;
+    }
+    let directory = directory();
+    let script = "exec >>out; i=0; while [ ! -e enough ]; do echo $i; i=$((i+1)); done";
+    let mut writer = Command::new("sh");
+    let mut writer = writer.args(["-c", script]).current_dir(directory.path()).spawn().unwrap();
+    let options = format!("--pid {} --out t", writer.id());
+    // Nothing else would end the recorder.
+    let mut recorder = Command::new("timeout");
+    recorder.args(["20", env!("CARGO_BIN_EXE_ringwise"), "lab", "record"]);
+    recorder.args(words(&options)).current_dir(directory.path()).stderr(Stdio::piped());
+    let recorder = recorder.spawn().unwrap();
+    let trace = directory.path().join("t");
+    wait_until(|| trace.exists() && count_operations(&records(&trace).1) > 10);
+    fs::write(directory.path().join("enough"), "").unwrap();
+    assert!(writer.wait().unwrap().success());
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = Trace::read(&trace);
+    assert_eq!(trace.end.reason, Reason::Exited);
+    assert!(trace.end.elapsed_ns < 20_000_000_000, "{}", trace.end.elapsed_ns);
+    let out = directory.path().canonicalize().unwrap().join("out");
+    let bytes = fs::metadata(&out).unwrap().len();
+    let (writes, written) = count(&trace.on(&out), Kind::Write);
+    assert!(writes > 10 && written <= bytes, "{writes} writes, {written} of {bytes} bytes");
 }
 
 #[test]

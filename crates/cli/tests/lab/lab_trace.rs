@@ -1,5 +1,5 @@
 //! `ringwise lab explain` and `lab replay` as a user runs them: traces that are whole, cut, empty, of a newer version, and
-//! of files that are gone.
+//! of files that are gone, and those of strace and fio. What results files say beside a trace.
 
 use std::{
     ffi::OsString,
@@ -101,7 +101,13 @@ fn write_trace(path: &Path) {
     }
     records.push(Record::Operation(operation(2, 2, Kind::DataSync, 2_000_000)));
     records.push(Record::Operation(operation(2, 3, Kind::Send, 2_100_000)));
-    records.iter().for_each(|record| writer.record(record).unwrap());
+    for (at, record) in records.iter().enumerate() {
+        writer.record(record).unwrap();
+        // As a recorder does each second: what is cut later is whole up to here.
+        if at == records.len() / 2 {
+            writer.flush().unwrap();
+        }
+    }
     writer.finish(&End { elapsed_ns: 2_200_000, ..End::default() }).unwrap();
 }
 
@@ -134,6 +140,115 @@ fn a_trace_that_is_cut_is_explained_up_to_there_and_says_so_first() {
     fs::write(&path, &whole[..200]).unwrap();
     let text = failure(&lab(directory.path(), &["explain", "t"]));
     assert!(text.contains("t: ") && text.contains("is cut after byte"), "{text}");
+}
+
+#[test]
+fn a_trace_that_is_cut_is_replayed_up_to_there_and_says_so_first() {
+    let directory = directory();
+    let path = directory.path().join("t");
+    write_trace(&path);
+    let whole = fs::read(&path).unwrap();
+    // In the frame after the flush.
+    fs::write(&path, &whole[..whole.len() * 3 / 4]).unwrap();
+    let explained = stdout(&lab(directory.path(), &["explain", "t"]));
+    let first_of = |line: &str| line.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+    let heading = explained.lines().find(|line| line.contains(" operations in ")).unwrap();
+    let count = first_of(heading);
+    assert!((10..30).contains(&count), "{explained}");
+    let words = ["replay", "t", "--repeats", "2", "--engines", "uring"];
+    let text = stdout(&lab(directory.path(), &words));
+    assert!(text.starts_with("missing: the trace is cut after byte "), "{text}");
+    // Neither the socket nor the sync of its end.
+    let replayed = text.split("replaying ").nth(1).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(first_of(replayed), count, "{text}");
+    assert!(!text.contains("left out") && !text.contains("excluded"), "{text}");
+    // With `--recorder` it has to say what recording costs, which stands at its end.
+    let output = lab(directory.path(), &["replay", "t", "--recorder"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("it is no whole trace"));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace is left");
+}
+
+/// A kept trace of another program.
+fn sample(name: &str) -> String {
+    format!("{}/../trace/tests/samples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn traces_of_strace_and_fio_are_explained_and_replayed() {
+    let directory = directory();
+    for (name, missing, explained, replayed) in [
+        (
+            "strace-y.txt",
+            "strace does not tell the page cache from the device",
+            "22 operations in 195 ms by 3 threads, 9 files",
+            "replaying 13 operations of 2 threads on 3 files",
+        ),
+        (
+            "fio-2.log",
+            "A fio iolog has no results and no durations",
+            "4 operations in 1.25 ms by 1 thread, 2 files",
+            "replaying 4 operations of 1 threads on 2 files",
+        ),
+        (
+            "fio-3.log",
+            "A fio iolog has no results and no durations",
+            "16 operations in 4.04 ms by 1 thread, 1 file",
+            "replaying 16 operations of 1 threads on 1 file",
+        ),
+    ] {
+        let trace = sample(name);
+        let text = stdout(&lab(directory.path(), &["explain", &trace]));
+        assert!(text.starts_with("missing: ") && text.contains(missing), "{name}: {text}");
+        assert!(text.contains(explained), "{name}: {text}");
+        let words = ["replay", &trace, "--repeats", "2", "--engines", "uring"];
+        let text = stdout(&lab(directory.path(), &words));
+        assert!(text.starts_with("missing: ") && text.contains(missing), "{name}: {text}");
+        assert!(text.contains(replayed) && !text.contains("excluded"), "{name}: {text}");
+        let has_left_out = text.contains("left out: 4 on sockets, 2 on pipes and terminals");
+        assert_eq!(has_left_out, name == "strace-y.txt", "{name}: {text}");
+        // An iolog has no durations.
+        let is_known = text.contains("fidelity: the recorded engine's I/O time is ");
+        assert_eq!(is_known, name == "strace-y.txt", "{name}: {text}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn results_beside_a_trace_say_if_they_are_of_another_kernel() {
+    let directory = directory();
+    let path = directory.path();
+    write_trace(&path.join("t"));
+    let run = "read --profile buffered --engines threads,uring --size 4m --duration 30ms \
+               --repeats 2 --depth 1,4 --json r.json";
+    stdout(&lab(path, &run.split_whitespace().collect::<Vec<_>>()));
+    let explain = ["explain", "t", "--results", "r.json"];
+    // Sentences are wrapped.
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let here = words(stdout(&lab(path, &explain)));
+    assert!(here.contains("Measured: read buffered "), "{here}");
+    assert!(!here.contains("another machine or kernel"), "{here}");
+    let text = fs::read_to_string(path.join("r.json")).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(value["environment"]["kernel"].is_string(), "{}", value["environment"]);
+    value["environment"]["kernel"] = "4.4.0-old".into();
+    fs::write(path.join("r.json"), value.to_string()).unwrap();
+    let there = words(stdout(&lab(path, &explain)));
+    let line = "These results are of another machine or kernel (4.4.0-old): measure this one with \
+                `ringwise lab`.";
+    assert_eq!(there, format!("{here} - {line}"));
+    for (content, what) in [
+        ("{}", "has no schema: no results of `ringwise lab`"),
+        ("hello", "is not JSON"),
+        ("", "is empty: no results of `ringwise lab`"),
+        (&text[..text.len() / 2], "it was cut off"),
+    ] {
+        fs::write(path.join("r.json"), content).unwrap();
+        let text = failure(&lab(path, &explain));
+        assert!(text.contains("r.json: ") && text.contains(what), "{text}");
+    }
+    let text = failure(&lab(path, &["explain", "t", "--results", "gone.json"]));
+    assert!(text.contains("reading gone.json: No such file or directory"), "{text}");
 }
 
 #[test]

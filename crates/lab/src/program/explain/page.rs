@@ -236,15 +236,16 @@ fn heatmap(analysis: &Analysis) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use ringwise_trace::Kind;
+    use ringwise_trace::{Kind, Operation, Source};
 
     use super::*;
     use crate::program::traced::tests::{operation, traced};
 
     #[test]
     fn the_page_has_its_drawings_with_words_and_escapes_names() {
+        let read = operation(1, Kind::Read, (0, 500_000));
         let mut trace = traced(vec![
-            operation(1, Kind::Read, (0, 500_000)),
+            Operation { source: Source::Cache, ..read },
             operation(2, Kind::Write, (100, 500_000)),
             operation(1, Kind::Sync, (600_000, 100_000)),
             operation(1, Kind::Sync, (900_000, 100_000)),
@@ -256,6 +257,9 @@ mod tests {
         for part in [
             "aria-label=\"Operations in flight over time, on average\"",
             "aria-label=\"Time that threads spent waiting\"",
+            "aria-label=\"Sequential and random operations\"",
+            "aria-label=\"Where the bytes of reads came from\"",
+            "reads: page cache 4.0 KiB",
             "aria-label=\"Sizes of reads, by powers of two\"",
             "aria-label=\"Time between two syncs of a thread, by powers of two\"",
             "aria-label=\"Bytes written between two syncs of a thread, by powers of two\"",
