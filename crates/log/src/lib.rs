@@ -63,6 +63,8 @@ mod client;
 mod driver;
 mod error;
 mod event;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(feature = "tracing")]
 mod layer;
 mod line;

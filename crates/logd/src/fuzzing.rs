@@ -1,4 +1,4 @@
-//! Functions of bytes for fuzzers: framing, what a client may say, requests, configurations and segments. They are not
+//! Functions of bytes for fuzzers: framing, what a client or a broker may say, requests, configurations and segments. They are not
 //! part of the public interface; `fuzz/fuzz_targets` has the programs.
 //!
 //! Each function panics if something is not as it has to be.
@@ -31,6 +31,7 @@ use crate::{
         connection::{Batch, Connection, Desk, Limits, LongLines, Step},
         unfinished::Held,
     },
+    ship,
 };
 
 /// Lines are the same in whatever pieces they come, and no more than the limit is kept of any.
@@ -247,6 +248,11 @@ pub fn fluent(bytes: &[u8], piece_bytes: usize) {
     }
 }
 
+/// Whatever a broker of Kafka says, it is an answer or none.
+pub fn kafka(bytes: &[u8]) {
+    ship::kafka::try_answers(bytes);
+}
+
 /// Whatever a configuration says, it is taken or refused in one line.
 pub fn configuration(text: &str) {
     if let Err(error) = args::parse(text) {
@@ -300,7 +306,7 @@ mod tests {
     /// A minute of a fuzzer finds more; this sees that what it looks at holds at all.
     #[test]
     fn random_bytes_and_nearly_right_ones() {
-        let words: [&[u8]; 27] = [
+        let words: [&[u8]; 31] = [
             b"LOGD 1",
             b"\n",
             b"\r\n",
@@ -328,6 +334,10 @@ mod tests {
             b"\x93\xa1a\x01\x80",
             b"\x93\xa1a\xc4\x06\x92\x01\x80\x92\x01\x80\x81\xa5chunk\x90",
             b"\x92",
+            b"\0\0\0\x01\0\0",
+            b"\0\x05topic\0\0\0\x02",
+            b"r=x,s=AAAA,i=4096",
+            b"v=",
         ];
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..3000 {
@@ -340,6 +350,7 @@ mod tests {
             greeting(&bytes, piece, is_counted);
             relp(&bytes, piece);
             fluent(&bytes, piece);
+            kafka(&bytes);
             configuration(&String::from_utf8_lossy(&bytes));
         }
     }

@@ -30,6 +30,15 @@ pub(crate) use link::{Login, Mechanism, Security, Tls};
 pub(crate) use packer::Compression;
 pub(crate) use producer::Kafka;
 
+/// Reads bytes as each answer of a broker, for fuzzers.
+pub(crate) fn try_answers(bytes: &[u8]) {
+    messages::try_all(bytes);
+    if let Ok(fetched) = messages::fetched(bytes) {
+        let _ = position::scan(&fetched, b"stream", 0);
+    }
+    link::try_login(&String::from_utf8_lossy(bytes));
+}
+
 /// How often Kafka has a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Delivery {

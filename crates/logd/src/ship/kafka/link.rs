@@ -14,4 +14,5 @@ pub(super) use connection::{ANSWER_TIME, CLOSED, Connection, trouble};
 pub(super) use login::connect;
 #[cfg(test)]
 pub(super) use scram::Hash;
+pub(super) use scram::try_login;
 pub(crate) use security::{Login, Mechanism, Security, Tls};

@@ -19,6 +19,15 @@ use super::{
     wire::{Get, Put},
 };
 
+/// Reads bytes as each answer, for fuzzers: whatever they are, they are an answer or none.
+pub(super) fn try_all(bytes: &[u8]) {
+    let _ = (check_versions(bytes, true), producer(bytes), Stored::read(bytes));
+    let _ = (coordinator(bytes), added(bytes), committed(bytes), offset(bytes));
+    if let Some(metadata) = Metadata::read(bytes) {
+        let _ = (metadata.partitions("topic"), metadata.partitions(""));
+    }
+}
+
 /// How this program names itself to brokers, for their logs and quotas.
 const CLIENT: &str = "ringwise-logd";
 

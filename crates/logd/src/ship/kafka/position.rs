@@ -109,7 +109,11 @@ fn parse(value: &[u8]) -> Option<Reached> {
 }
 
 /// Reads batches. Returns the offset after the last one, and what the last committed record of the key says.
-fn scan(fetched: &Fetched, key: &[u8], from: i64) -> Result<(i64, Option<Reached>), String> {
+pub(super) fn scan(
+    fetched: &Fetched,
+    key: &[u8],
+    from: i64,
+) -> Result<(i64, Option<Reached>), String> {
     let mut begins = fetched.aborted.clone();
     begins.sort_by_key(|(_, offset)| std::cmp::Reverse(*offset));
     let mut aborted = HashSet::new();
