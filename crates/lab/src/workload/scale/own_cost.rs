@@ -21,7 +21,7 @@ use crate::{
     results::{
         row::{Row, RowKind},
         section::Section,
-        verdict::{self, Finding, Noise, Verdict, interval_text},
+        verdict::{self, Noise, interval_text},
     },
     sampling::job::{Cache, Job, Pattern},
     workload::form::{
@@ -83,7 +83,7 @@ pub(super) fn run(
     let result = context.take(&context.schedule(&of_row), &mut section, &tell);
     section.rows.iter_mut().filter(|row| row.is_valid()).for_each(remark);
     let seed = context.plan.seed;
-    section.verdicts = verdicts(&section.rows, processors.len(), seed);
+    section.notes.extend(findings(&section.rows, processors.len(), seed));
     Outcome { section, result }
 }
 
@@ -105,8 +105,8 @@ fn rows(threads: &[usize], shape: Shape, processors: &[usize]) -> Vec<Row> {
 }
 
 /// Whether the lab becomes dearer: on as many processors beside one thread, on more threads than processors beside as many
-/// threads as there are.
-fn verdicts(rows: &[Row], processors: usize, seed: u64) -> Vec<Verdict> {
+/// threads as there are. A sentence each. They are no verdicts: no engine is compared.
+fn findings(rows: &[Row], processors: usize, seed: u64) -> Vec<String> {
     let of = |threads: usize| {
         let own =
             |row: &&Row| row.depth == threads && row.kind != RowKind::Control && row.is_valid();
@@ -121,36 +121,27 @@ fn verdicts(rows: &[Row], processors: usize, seed: u64) -> Vec<Verdict> {
     let base = |threads: usize| {
         base(threads).or_else(|| counts.first().copied()).filter(|&own| own < threads)
     };
-    let verdict = |&threads: &usize| Some(beside(of(threads)?, of(base(threads)?)?, rows, seed));
-    counts.iter().filter_map(verdict).collect()
+    let finding = |&threads: &usize| Some(beside(of(threads)?, of(base(threads)?)?, rows, seed));
+    counts.iter().filter_map(finding).collect()
 }
 
-fn beside(row: &Row, base: &Row, rows: &[Row], seed: u64) -> Verdict {
+fn beside(row: &Row, base: &Row, rows: &[Row], seed: u64) -> String {
     let noise = Noise::at(rows, rows[0].depth, seed).cpu;
     let ratio = row.measured.ratio(&base.measured, verdict::cpu, seed);
     let finding = match ratio.map(|ratio| compare(&ratio, noise.unwrap_or(0.0))) {
-        None => Finding::Inconclusive,
-        Some(Comparison::Faster) => Finding::PureOverhead,
-        Some(Comparison::Slower | Comparison::NoDifference) => Finding::NoDifference,
+        None => "inconclusive",
+        Some(Comparison::Faster) => "dearer",
+        Some(Comparison::Slower | Comparison::NoDifference) => "not dearer",
     };
     let times = ratio.map_or_else(|| "too few samples".to_owned(), |ratio| interval_text(&ratio));
-    let reason = format!(
-        "the lab's own CPU time per read is {} with {} threads, {times} times the {} with {}",
-        latency_text(row.measured.cpu_ns_per_op()),
+    format!(
+        "{} threads are {finding}: the lab's own CPU time per read is {}, {times} times the {} with {} (noise {})",
         row.depth,
+        latency_text(row.measured.cpu_ns_per_op()),
         latency_text(base.measured.cpu_ns_per_op()),
-        base.depth
-    );
-    Verdict {
-        depth: row.depth,
-        verdict: finding,
-        winner: None,
-        rival: None,
-        ratio: None,
-        cpu_ratio: ratio,
-        noise_floor: noise,
-        reason,
-    }
+        base.depth,
+        noise.map_or_else(|| "unknown".to_owned(), |noise| format!("{:.0} %", noise * 100.0))
+    )
 }
 
 #[cfg(test)]
@@ -173,19 +164,19 @@ mod tests {
             ]
         };
         let found = |rows: &[Row], processors| {
-            let verdicts = verdicts(rows, processors, 1);
-            verdicts.into_iter().map(|own| (own.depth, own.verdict)).collect::<Vec<_>>()
+            let findings = findings(rows, processors, 1).into_iter();
+            findings.map(|own| own.split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        use Finding::{NoDifference, PureOverhead};
-        assert_eq!(found(&rows(484.0), 2), [(2, PureOverhead), (32, NoDifference)]);
-        assert_eq!(found(&rows(600.0), 2), [(2, PureOverhead), (32, PureOverhead)]);
+        let (two, not_many) = ("2 threads are dearer", "32 threads are not dearer");
+        assert_eq!(found(&rows(484.0), 2), [two, not_many]);
+        assert_eq!(found(&rows(600.0), 2), [two, "32 threads are dearer"]);
         // On one processor two threads are beside one.
-        assert_eq!(found(&rows(400.0), 1), [(2, PureOverhead), (32, NoDifference)]);
-        let told = &verdicts(&rows(600.0), 2, 1)[1];
+        assert_eq!(found(&rows(400.0), 1), [two, not_many]);
+        let told = &findings(&rows(600.0), 2, 1)[1];
         assert_eq!(
-            told.reason,
-            "the lab's own CPU time per read is 600 ns with 32 threads, 1.25 [1.25, 1.25] times the \
-             480 ns with 2"
+            told,
+            "32 threads are dearer: the lab's own CPU time per read is 600 ns, 1.25 [1.25, 1.25] times \
+             the 480 ns with 2 (noise 1 %)"
         );
     }
 
