@@ -81,7 +81,9 @@ fn send_over_a_kill(engine: &str, flags: &[&str], action: &str) -> Option<HashMa
         sender
     };
     let name = format!("rsyslog, {action} on {engine}");
-    watch_over_a_kill(&name, &store, launch, start, number)
+    // omrelp sends again what was not answered, a window of 128; omfwd knows of no answers.
+    let twice_max = if action.contains("omrelp") { 128 } else { 0 };
+    watch_over_a_kill((&name, twice_max), &store, launch, start, number)
 }
 
 #[test]
