@@ -708,7 +708,8 @@ fn a_damaged_file_voids_and_says_which_block() {
     file.write_all_at(b"?", 5 * 4096 + 777).unwrap();
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    let reason = "verification failed: block 5 of file 0 holds damaged data";
+    let reason = "verification failed: block 5 of file 0 holds damaged data; remove kept test files, and look for \
+                  device errors in the kernel's log";
     assert!(text.contains(reason), "{text}");
     let line = error_line(&output, 1);
     assert!(line.contains("nothing could be measured"), "{line}");

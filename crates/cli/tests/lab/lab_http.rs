@@ -131,7 +131,8 @@ fn a_body_that_changed_excludes_every_server() {
     file.write_all_at(b"x", 30_000).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let reason = "verification failed: block 7 of file 3 holds damaged data";
+    let reason = "verification failed: block 7 of file 3 holds damaged data; remove kept test files, and look for \
+                  device errors in the kernel's log";
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(told, format!("ringwise: lab: nothing could be measured: {reason}\n"), "{text}");
     assert_eq!(output.status.code(), Some(1));

@@ -1,5 +1,7 @@
 //! Gates: each looks for one way in which a result can be wrong, and excludes such a result with the reason.
 //!
+//! A reason says what failed, and after a semicolon what to do.
+//!
 //! An excluded result keeps its figures in the results file, is shown with its reason, and takes part in no verdict. A
 //! remark does not exclude a result.
 
@@ -47,34 +49,43 @@ pub fn storage(profile: Profile, storage: &Storage) -> Option<String> {
 
 /// Every block must hold what was written.
 pub fn verification(failure: &Failure) -> Option<String> {
-    matches!(failure, Failure::Mismatch(_)).then(|| failure.to_string())
+    matches!(failure, Failure::Mismatch(_)).then(|| {
+        format!("{failure}; remove kept test files, and look for device errors in the kernel's log")
+    })
 }
+
+/// What to do if an engine contradicts itself.
+const REPORT: &str = "run again, and report a bug of the engine if it repeats";
 
 /// What was submitted must have completed, by the lane's count and by the engine's own.
 pub fn completeness(sample: &Sample) -> Option<String> {
     let counts = &sample.tally.counts;
     if counts.issued != counts.completed {
         return Some(format!(
-            "{} operations issued, {} completed",
+            "{} operations issued, {} completed; {REPORT}",
             counts.issued, counts.completed
         ));
     }
     let submitted = sample.tally.submitted?;
     (submitted != counts.completed).then(|| {
-        format!("{submitted} operations submitted by the engine, {} completed", counts.completed)
+        format!(
+            "{submitted} operations submitted by the engine, {} completed; {REPORT}",
+            counts.completed
+        )
     })
 }
 
 /// The engine must have been what its name says: what it was asked to switch on was on, and what it
 /// was to do it did by itself.
 pub fn identity(sample: &Sample) -> Option<String> {
-    sample.tally.lacks.as_ref().map(|lacks| format!("not what its name says: {lacks}"))
+    let lacks = sample.tally.lacks.as_ref()?;
+    Some(format!("not what its name says: {lacks}; run `ringwise doctor`, or leave the engine out"))
 }
 
 /// Something must have been measured.
 pub fn presence(sample: &Sample) -> Option<String> {
     (sample.tally.counts.operations == 0)
-        .then(|| "no operation completed in the measured time".into())
+        .then(|| "no operation completed in the measured time; use a longer --duration".into())
 }
 
 /// Operations in flight must be throughput times latency.
@@ -91,11 +102,15 @@ pub fn littles_law(sample: &Sample) -> Option<String> {
     );
     (!law.holds).then(|| {
         format!(
-            "Little's law: throughput times latency says {:.2} in flight, counted were {:.2}",
+            "Little's law: throughput times latency says {:.2} in flight, counted were {:.2}; use a \
+             longer --duration, and end other programs",
             law.implied_in_flight, law.in_flight
         )
     })
 }
+
+/// What to do if the page cache does not hold the files.
+const ROOM: &str = "use a smaller --size, or free memory";
 
 /// Bytes must have come from where the run says: all from the device in a direct or cold one,
 /// none in a warm one.
@@ -105,15 +120,27 @@ pub fn device(cache: Cache, sample: &Sample) -> Option<String> {
     match cache {
         Cache::Warm => {
             let read_bytes = share * sample.tally.counts.bytes as f64;
-            (share > WARM_DEVICE_SHARE_MAX && read_bytes > FILESYSTEM_READS_MAX_BYTES)
-                .then(|| format!("warm cache expected: {percent:.1} % came from the device"))
+            (share > WARM_DEVICE_SHARE_MAX && read_bytes > FILESYSTEM_READS_MAX_BYTES).then(|| {
+                format!("warm cache expected: {percent:.1} % came from the device; {ROOM}")
+            })
         }
         // How much has to come from there is for the bound to say.
         Cache::Bounded => None,
-        Cache::Cold | Cache::Bypassed => ((share - 1.0).abs() > DEVICE_TOLERANCE)
-            .then(|| format!("{percent:.1} % of the bytes came from the device, expected 100 %")),
+        Cache::Cold | Cache::Bypassed => ((share - 1.0).abs() > DEVICE_TOLERANCE).then(|| {
+            // More is of others. Less was in a cache, or was compressed.
+            let remedy = match share > 1.0 {
+                true => "end other programs that use the device",
+                false => {
+                    "end programs that read these files, and use no file system that compresses"
+                }
+            };
+            format!("{percent:.1} % of the bytes came from the device, expected 100 %; {remedy}")
+        }),
     }
 }
+
+/// What to do if others fill the page cache.
+const OTHERS: &str = "end programs that use these files";
 
 /// The page cache must hold the files before a warm sample, and nothing of them before a cold one.
 /// `cached_share` is of the files' pages; none where the kernel cannot tell.
@@ -121,12 +148,13 @@ pub fn page_cache(cache: Cache, cached_share: Option<f64>) -> Option<String> {
     let share = cached_share?;
     let percent = share * 100.0;
     match cache {
-        Cache::Warm if share < 1.0 - CACHE_TOLERANCE => {
-            Some(format!("warm cache expected and not found: {percent:.1} % of the files cached"))
-        }
-        Cache::Cold if share > CACHE_TOLERANCE => {
-            Some(format!("cold cache expected and not found: {percent:.1} % of the files cached"))
-        }
+        Cache::Warm if share < 1.0 - CACHE_TOLERANCE => Some(format!(
+            "warm cache expected and not found: {percent:.1} % of the files cached; {ROOM}"
+        )),
+        Cache::Cold if share > CACHE_TOLERANCE => Some(format!(
+            "cold cache expected and not found: {percent:.1} % of the files cached; {OTHERS}, and \
+             point --dir to a file system on a disk"
+        )),
         _ => None,
     }
 }
@@ -154,7 +182,7 @@ pub fn bound(bound: &Bound, cached_bytes: Option<u64>, sample: &Sample) -> Optio
     let cached = cached_bytes.unwrap_or(0);
     if cached as f64 > bound.bytes as f64 * (1.0 + CACHE_TOLERANCE) {
         return Some(format!(
-            "bounded cache expected: {} of the files cached, bounded to {}",
+            "bounded cache expected: {} of the files cached, bounded to {}; {OTHERS}",
             bytes_text(cached),
             bytes_text(bound.bytes)
         ));
@@ -166,7 +194,7 @@ pub fn bound(bound: &Bound, cached_bytes: Option<u64>, sample: &Sample) -> Optio
     (share < least - DEVICE_TOLERANCE - chance).then(|| {
         format!(
             "bounded cache expected: {:.1} % of the bytes came from the device, at least {:.1} % \
-             have to",
+             have to; {OTHERS}, or use a larger --size",
             share * 100.0,
             least * 100.0
         )
@@ -178,7 +206,10 @@ pub fn bound(bound: &Bound, cached_bytes: Option<u64>, sample: &Sample) -> Optio
 pub fn durable(page_bytes: usize, sample: &Sample) -> Option<String> {
     let written = sample.device_written_bytes_per_op?;
     (written < page_bytes as f64 * (1.0 - DEVICE_TOLERANCE)).then(|| {
-        format!("syncs are lost: the device wrote {written:.0} bytes for each page of {page_bytes}")
+        format!(
+            "syncs are lost: the device wrote {written:.0} bytes for each page of {page_bytes}; look for a \
+             mount option or a layer below that drops them"
+        )
     })
 }
 
@@ -191,7 +222,7 @@ pub fn flushed(has_volatile_cache: Option<bool>, sample: &Sample) -> Option<Stri
         && sample.tally.counts.completed > 0;
     is_lost.then(|| {
         "syncs are lost: the device has a volatile write cache (queue/write_cache), and it was flushed 0 \
-         times"
+         times; mount the file system with barriers"
             .to_owned()
     })
 }
@@ -267,6 +298,76 @@ mod tests {
         }
     }
 
+    /// What failed, and what to do.
+    #[track_caller]
+    fn told(reason: &str) -> (&str, &str) {
+        reason.split_once("; ").unwrap_or_else(|| panic!("no remedy: {reason}"))
+    }
+
+    fn of_filesystem(name: &str, magic: u64) -> Storage {
+        let (free_bytes, total_bytes) = (1, 1);
+        let filesystem = Filesystem { name: name.into(), magic, free_bytes, total_bytes };
+        Storage {
+            path: PathBuf::from("/x"),
+            mount: Fact::Unknown(String::new()),
+            filesystem: Fact::Known(filesystem),
+            device: Fact::Unknown(String::new()),
+        }
+    }
+
+    fn changed(change: impl Fn(&mut Sample)) -> Sample {
+        let mut sample = good();
+        change(&mut sample);
+        sample
+    }
+
+    /// A reason of each gate, and of each of its causes.
+    fn reasons() -> Vec<Option<String>> {
+        let stamp = Stamp { seed: 1, file: 2, block: 3 };
+        let share = |share| changed(|own| own.device_share = Some(share));
+        let limit = Bound { bytes: 1 << 20, files_bytes: 4 << 20 };
+        let mut moving = Measured::default();
+        let falling = (0..10).map(|at| 100 - 9 * at).collect::<Vec<u64>>();
+        let slow = changed(|own| {
+            own.tally.counts.slices.clone_from(&falling);
+            own.tally.elapsed_ns = 1_000_000_000;
+        });
+        moving.add(0, &slow, None);
+        vec![
+            storage(Profile::Direct, &of_filesystem("tmpfs", 0x0102_1994)),
+            storage(Profile::Direct, &of_filesystem("overlay", 0x794c_7630)),
+            verification(&Failure::Mismatch(Mismatch { expected: stamp, found: None })),
+            completeness(&changed(|own| own.tally.counts.completed = 109)),
+            completeness(&changed(|own| own.tally.submitted = Some(109))),
+            identity(&changed(|own| own.tally.lacks = Some("SQPOLL was not granted".to_owned()))),
+            presence(&changed(|own| own.tally.counts.operations = 0)),
+            littles_law(&changed(|own| own.tally.counts.in_flight_ns *= 8)),
+            device(Cache::Warm, &changed(|own| own.tally.counts.bytes = 100 << 20)),
+            device(Cache::Cold, &share(0.5)),
+            device(Cache::Bypassed, &share(1.5)),
+            page_cache(Cache::Warm, Some(0.5)),
+            page_cache(Cache::Cold, Some(0.5)),
+            bound(&limit, Some(3 << 20), &good()),
+            bound(&limit, Some(0), &share(0.0)),
+            durable(4096, &changed(|own| own.device_written_bytes_per_op = Some(0.0))),
+            flushed(Some(true), &changed(|own| own.device_flushes = Some(0))),
+            steadiness(&moving),
+        ]
+    }
+
+    #[test]
+    fn every_reason_of_a_gate_says_what_to_do() {
+        for (at, reason) in reasons().into_iter().enumerate() {
+            let reason = reason.unwrap_or_else(|| panic!("gate {at} of the list passes"));
+            let (what, remedy) = told(&reason);
+            let verb = remedy.split(' ').next().unwrap();
+            let verbs = ["end", "look", "mount", "point", "remove", "run", "use"];
+            assert!(verbs.contains(&verb), "{what}: {remedy}");
+            // A line of the first screen has room for it, twice.
+            assert!(reason.chars().count() <= 160, "{reason}");
+        }
+    }
+
     #[test]
     fn a_good_sample_passes() {
         assert_eq!(sample(Cache::Bypassed, &good()), None);
@@ -277,9 +378,11 @@ mod tests {
         let mut bad = good();
         bad.tally.submitted = Some(109);
         let reason = sample(Cache::Bypassed, &bad).unwrap();
-        assert_eq!(reason, "109 operations submitted by the engine, 110 completed");
+        let (what, _) = told(&reason);
+        assert_eq!(what, "109 operations submitted by the engine, 110 completed");
         bad.tally.counts.completed = 109;
-        assert_eq!(sample(Cache::Bypassed, &bad).unwrap(), "110 operations issued, 109 completed");
+        let reason = sample(Cache::Bypassed, &bad).unwrap();
+        assert_eq!(told(&reason).0, "110 operations issued, 109 completed");
     }
 
     #[test]
@@ -287,7 +390,7 @@ mod tests {
         let mut bad = good();
         bad.tally.lacks = Some("COOP_TASKRUN was not granted".to_owned());
         let reason = sample(Cache::Bypassed, &bad).unwrap();
-        assert_eq!(reason, "not what its name says: COOP_TASKRUN was not granted");
+        assert_eq!(told(&reason).0, "not what its name says: COOP_TASKRUN was not granted");
     }
 
     #[test]
@@ -297,7 +400,7 @@ mod tests {
         bad.tally.latency.record_many_ns(900_000, 100);
         let reason = sample(Cache::Bypassed, &bad).unwrap();
         assert_eq!(
-            reason,
+            told(&reason).0,
             "Little's law: throughput times latency says 0.90 in flight, counted were 1.00"
         );
     }
@@ -331,7 +434,7 @@ mod tests {
         large.tally.counts.bytes = 100 << 20;
         assert!(device(Cache::Warm, &large).is_some());
         let reason = device(Cache::Bypassed, &with(Some(0.0))).unwrap();
-        assert_eq!(reason, "0.0 % of the bytes came from the device, expected 100 %");
+        assert_eq!(told(&reason).0, "0.0 % of the bytes came from the device, expected 100 %");
     }
 
     #[test]
@@ -358,7 +461,7 @@ mod tests {
         }
         let reason = bound(&limit, Some(300 << 20), &good()).unwrap();
         assert_eq!(
-            reason,
+            told(&reason).0,
             "bounded cache expected: 300.0 MiB of the files cached, bounded to 256.0 MiB"
         );
         assert_eq!(device(Cache::Bounded, &with(Some(0.3), 1000)), None);
@@ -397,7 +500,7 @@ mod tests {
             assert_eq!(durable(4096, &with(written)).is_some(), is_void, "{written:?}");
         }
         assert_eq!(
-            durable(4096, &with(Some(0.0))).unwrap(),
+            told(&durable(4096, &with(Some(0.0))).unwrap()).0,
             "syncs are lost: the device wrote 0 bytes for each page of 4096"
         );
     }
@@ -416,7 +519,8 @@ mod tests {
             let found = flushed(is_volatile, &with(flushes));
             assert_eq!(found.is_some(), is_void, "{is_volatile:?} {flushes:?}");
         }
-        assert!(flushed(Some(true), &with(Some(0))).unwrap().ends_with("flushed 0 times"));
+        let reason = flushed(Some(true), &with(Some(0))).unwrap();
+        assert!(told(&reason).0.ends_with("flushed 0 times"), "{reason}");
     }
 
     #[test]
@@ -438,26 +542,16 @@ mod tests {
         let expected = Stamp { seed: 1, file: 2, block: 3 };
         let failure = Failure::Mismatch(Mismatch { expected, found: None });
         let reason = verification(&failure).unwrap();
-        assert_eq!(reason, "verification failed: block 3 of file 2 holds damaged data");
+        assert_eq!(told(&reason).0, "verification failed: block 3 of file 2 holds damaged data");
         assert_eq!(verification(&Failure::Io("gone".into())), None);
     }
 
     #[test]
     fn direct_reads_of_memory_and_overlays_are_refused() {
-        let of = |name: &str, magic| {
-            let (free_bytes, total_bytes) = (1, 1);
-            let filesystem = Filesystem { name: name.into(), magic, free_bytes, total_bytes };
-            Storage {
-                path: PathBuf::from("/x"),
-                mount: Fact::Unknown(String::new()),
-                filesystem: Fact::Known(filesystem),
-                device: Fact::Unknown(String::new()),
-            }
-        };
         for (name, magic, is_refused) in
             [("ext4", 0xef53, false), ("tmpfs", 0x0102_1994, true), ("overlay", 0x794c_7630, true)]
         {
-            let found = of(name, magic);
+            let found = of_filesystem(name, magic);
             assert_eq!(storage(Profile::Direct, &found).is_some(), is_refused, "{name}");
             assert_eq!(storage(Profile::Buffered, &found), None, "{name}");
         }

@@ -48,7 +48,8 @@ pub(crate) fn check(step: &Step, moved: usize) -> Result<(), Failure> {
     match moved == step.bytes {
         true => Ok(()),
         false => Err(Failure::Unavailable(format!(
-            "{} moved {moved} bytes and not {} as in the trace: threads depend on each other, or a file was cut",
+            "{} moved {moved} bytes and not {} as in the trace: threads depend on each other, or a file was cut; use \
+             --pace recorded",
             words(step),
             step.bytes
         ))),

@@ -168,7 +168,10 @@ impl Scene {
             let (one, other) = (self.source_of(name), below(&copy, name));
             match is_same(&one, &other, &mut pieces) {
                 Ok(true) => None,
-                Ok(false) => Some(format!("{} differs from its source", other.display())),
+                Ok(false) => Some(format!(
+                    "{} differs from its source; look for device errors in the kernel's log, and leave the program out",
+                    other.display()
+                )),
                 Err(error) => Some(format!("{}: {}", other.display(), crate::error::plain(&error))),
             }
         };
