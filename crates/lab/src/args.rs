@@ -314,8 +314,8 @@ pub struct RecordArgs {
     #[arg(long)]
     pub private: bool,
 
-    /// Keep at most this many bytes of events in memory, 1m or more; what does not fit
-    /// is lost and counted
+    /// Keep at most this many bytes of perf's events in memory, 1m or more; what does not
+    /// fit is lost and counted (ptrace has a fixed queue)
     #[arg(long, value_name = "SIZE", default_value = "64m")]
     pub memory: String,
 

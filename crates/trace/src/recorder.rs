@@ -58,7 +58,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Whether names of files are hashed, with a key that is not kept.
     pub is_private: bool,
-    /// The most memory for events that wait to be written, in bytes.
+    /// The most memory for events of perf that wait to be written, in bytes. Rings have half of it, and each at least 64
+    /// KiB. It says nothing of ptrace: the command waits while the queue of its tracer is full.
     pub memory_bytes: usize,
     /// The program that writes the trace, with its version.
     pub recorder: String,
