@@ -93,7 +93,7 @@ impl Protocol for Session {
             let chunk = message.chunk(rest);
             if !is_begun {
                 // A client may repeat a chunk's name. It is the same chunk if it has the same events.
-                self.key = chunk.map(|_| lately.key(&[b"fluent", &rest[..message.bytes()]]));
+                self.key = chunk.map(|_| lately.key(b"fluent", &rest[..message.bytes()]));
                 if self.key.is_some_and(|key| taken.keys.contains(&key) || lately.has(key)) {
                     message.skip();
                     taken.repeated += 1;

@@ -9,17 +9,20 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// So many are remembered. They take 7 MB.
+use twox_hash::XxHash3_128;
+
+/// So many are remembered. They take 10 MB.
 const KEYS_MAX: usize = 1 << 17;
 
-/// What was stored, by 128 bits that nobody else can compute.
+/// What was stored: a hash of its tenant and its name, which nobody else can compute, and a fast one of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key(u64, u64);
+pub(crate) struct Key([u64; 3]);
 
 /// What was stored lately.
 #[derive(Debug)]
 pub(crate) struct Recent {
-    states: [RandomState; 2],
+    state: RandomState,
+    seed: u64,
     most: usize,
     known: Mutex<Known>,
 }
@@ -39,7 +42,8 @@ impl Default for Recent {
 impl Recent {
     /// One that remembers so many.
     fn of(most: usize) -> Recent {
-        Recent { states: Default::default(), most, known: Mutex::default() }
+        let state = RandomState::new();
+        Recent { seed: state.hash_one("seed"), state, most, known: Mutex::default() }
     }
 
     /// Adds what was stored. The oldest are forgotten.
@@ -72,11 +76,11 @@ pub(crate) struct Lately<'a> {
 }
 
 impl Lately<'_> {
-    /// The key of something, by all that makes it the same.
-    pub(crate) fn key(&self, parts: &[&[u8]]) -> Key {
-        let states = self.recent.states.each_ref();
-        let [first, second] = states.map(|state| state.hash_one((self.tenant, parts)));
-        Key(first, second)
+    /// The key of something: what it is called, and what is in it.
+    pub(crate) fn key(&self, name: &[u8], content: &[u8]) -> Key {
+        let named = self.recent.state.hash_one((self.tenant, name));
+        let content = XxHash3_128::oneshot_with_seed(self.recent.seed, content);
+        Key([named, content as u64, (content >> 64) as u64])
     }
 
     /// Whether it was stored.
@@ -93,14 +97,14 @@ mod tests {
     fn the_last_ones_of_a_tenant_are_known() {
         let recent = Recent::of(3);
         let [web, db] = [Some("web"), None].map(|tenant| Lately { recent: &recent, tenant });
-        let keys: Vec<Key> = (0..4).map(|number| web.key(&[b"x", &[number]])).collect();
+        let keys: Vec<Key> = (0..4).map(|number| web.key(b"x", &[number])).collect();
         assert!(keys.iter().all(|key| !web.has(*key)));
         recent.remember(keys[..3].iter().copied());
         // What is known does not push out others.
         recent.remember(keys[..3].iter().copied());
         assert!(keys[..3].iter().all(|key| web.has(*key)));
-        assert!(!db.has(db.key(&[b"x", &[0]])), "it is of another tenant");
-        assert_ne!(web.key(&[b"x", b"y"]), web.key(&[b"xy"]));
+        assert!(!db.has(db.key(b"x", &[0])), "it is of another tenant");
+        assert_ne!(web.key(b"x", b"y"), web.key(b"xy", b""));
         recent.remember(keys[3..].iter().copied());
         assert_eq!(
             keys.iter().map(|key| web.has(*key)).collect::<Vec<_>>(),

@@ -147,8 +147,7 @@ impl Named {
     ) -> Fate {
         if let Some(again) = again {
             // `index` replaces a document by another one.
-            let document = if again == Fate::Same { document } else { b"" };
-            let key = lately.key(&[b"_bulk", head, document]);
+            let key = lately.key(head, if again == Fate::Same { document } else { head });
             if lately.has(key) || !self.seen.insert(key) {
                 return again;
             }

@@ -63,7 +63,7 @@ impl Exchange {
             }
             Purpose::Push(form) => {
                 // The same times, labels and lines are the same entries to Loki.
-                let key = lately.key(&[b"loki", &body]);
+                let key = lately.key(b"loki", &body);
                 let is_repeated = lately.has(key);
                 keys.push((0, key));
                 let body = if form == Form::Protobuf { unpack(&body, room)? } else { body };
