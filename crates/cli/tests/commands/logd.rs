@@ -16,6 +16,7 @@ use crate::{
     intake,
 };
 
+mod away;
 mod gathered;
 mod limits;
 mod long;

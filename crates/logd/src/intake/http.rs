@@ -117,8 +117,12 @@ async fn answer<S: Readable>(
     let (mut unread, mut look_time) = (Unread::default(), BUFFERS_TIME_MIN);
     loop {
         tokio::select! {
-            // A client that breaks off has its reasons.
-            _ = &mut connection => return None,
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    note(&error, client, shared);
+                }
+                return None;
+            }
             () = shared.ended() => {
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
                 // Who has sent half of the head of a request, or reads no answers, is not waited for.
@@ -145,6 +149,17 @@ async fn answer<S: Readable>(
             let before = Bytes::copy_from_slice(&parts.read_buf);
             return Some((parts.io.into_inner().stream, before));
         }
+    }
+}
+
+/// Counts why a connection has ended. A client that breaks off has its reasons.
+fn note(error: &hyper::Error, client: &Client, shared: &Shared) {
+    let counts = &shared.counts;
+    if error.is_timeout() {
+        counts.idle_ended.fetch_add(1, Ordering::Relaxed);
+    } else if error.is_parse() {
+        counts.broken.fetch_add(1, Ordering::Relaxed);
+        log::remark("http", format_args!("{}: no HTTP: {error}; closed", client.peer));
     }
 }
 

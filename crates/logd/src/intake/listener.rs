@@ -159,10 +159,16 @@ fn named(accepted: std::io::Result<Session>) -> Result<(Session, Option<Arc<str>
     }
 }
 
-/// Waits for bytes or the end of a connection. False: neither came in time, or the daemon ends.
+/// Waits for bytes or the end of a connection. False: neither came in time, which is counted, or the daemon ends.
 pub(super) async fn has_bytes(socket: &TcpStream, shared: &Shared, idle: Duration) -> bool {
     tokio::select! {
-        ready = timeout(idle, socket.readable()) => matches!(ready, Ok(Ok(()))),
+        ready = timeout(idle, socket.readable()) => match ready {
+            Ok(ready) => ready.is_ok(),
+            Err(_) => {
+                shared.counts.idle_ended.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        },
         () = shared.ended() => false,
     }
 }
