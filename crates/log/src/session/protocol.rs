@@ -9,7 +9,7 @@ const SHOWN_BYTES: usize = 60;
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// `H 1 GUARANTEE [STORED [DIRECTORY]]`: lines are taken.
     Hello { stored: Option<u64>, directory: String },
     /// `A N`: the lines up to this one are stored.
@@ -22,13 +22,13 @@ pub(super) enum Answer {
 
 /// The bytes of an answer that is not whole yet.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     rest: Vec<u8>,
 }
 
 impl Answers {
     /// Takes what came, and gives each answer that is whole.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         bytes: &[u8],
         mut each: impl FnMut(Answer) -> Result<(), Failure>,
