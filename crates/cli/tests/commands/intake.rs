@@ -10,6 +10,7 @@ use std::{
 
 use crate::harness::daemon::{Daemon, rounds, wait_until};
 
+mod bodies;
 mod fluent;
 mod http;
 mod protocols;

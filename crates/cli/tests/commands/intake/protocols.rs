@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Sends a request over a connection of its own. `head` is the method, the path and headers.
-fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
+pub fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
     let headers: String = headers.lines().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
@@ -161,11 +161,11 @@ fn tokens_come_as_keys_and_passwords_and_a_full_tenant_sends_later() {
     daemon.end();
 }
 
-const OTLP_JSON: &str = "POST /v1/logs\nContent-Type: application/json";
-const OTLP_PROTOBUF: &str = "POST /v1/logs\nContent-Type: application/x-protobuf";
+pub const OTLP_JSON: &str = "POST /v1/logs\nContent-Type: application/json";
+pub const OTLP_PROTOBUF: &str = "POST /v1/logs\nContent-Type: application/x-protobuf";
 
 /// A field of protobuf with bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = bytes.len();
     while length > 127 {
@@ -178,7 +178,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A request with one scope.
-fn logs(records: &[Vec<u8>]) -> Vec<u8> {
+pub fn logs(records: &[Vec<u8>]) -> Vec<u8> {
     let records: Vec<u8> = records.iter().flat_map(|record| field(2, record)).collect();
     field(1, &field(2, &records))
 }
@@ -261,7 +261,7 @@ fn what_is_no_otlp_is_refused_with_a_status() {
 }
 
 /// Bytes in the form of snappy, in pieces that are not packed.
-fn snappy(bytes: &[u8]) -> Vec<u8> {
+pub fn snappy(bytes: &[u8]) -> Vec<u8> {
     let mut packed = field(0, bytes)[1..][..if bytes.len() > 127 { 2 } else { 1 }].to_vec();
     for piece in bytes.chunks(60) {
         packed.push((piece.len() as u8 - 1) << 2);

@@ -108,6 +108,45 @@ fn messages_are_stored_before_they_are_answered() {
 }
 
 #[test]
+fn a_message_that_is_not_utf_8_is_answered_and_a_dead_letter_unless_it_is_wrapped() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--http", "127.0.0.1:0"];
+        let Some((mut daemon, address)) = start(engine, directory.path(), &flags) else { continue };
+        let page = daemon.line();
+        let frames = b"2 syslog 3 [1]\n3 syslog 3 \"\xff\"\n4 syslog 3 [2]\n5 close 0\n";
+        let mut client = Client::new(address);
+        client.send(frames).unwrap();
+        let answers = "2 rsp 6 200 OK\n3 rsp 6 200 OK\n4 rsp 6 200 OK\n5 rsp 0\n0 serverclose 0\n";
+        assert_eq!(client.rest(), answers, "{engine}");
+        let figures = daemon::ask(&page, "/metrics");
+        for figure in
+            ["rejected_lines_total{thread=\"1\"} 1", "accepted_lines_total{thread=\"1\"} 2"]
+        {
+            assert!(figures.contains(&format!("logd_{figure}\n")), "{figures}");
+        }
+        daemon.end();
+        assert_eq!(cat(&[], directory.path()), ["[1]", "[2]"]);
+        let dead = cat(&["--dead"], directory.path());
+        let letter: serde_json::Value = serde_json::from_str(&dead[0]).unwrap();
+        let told = ["sequence", "reason", "offset", "line_hex"].map(|name| letter[name].clone());
+        assert_eq!(dead.len(), 1, "{dead:?}");
+        assert_eq!(
+            serde_json::json!(told),
+            serde_json::json!([2, "utf8", 1, "22ff22"]),
+            "{engine}"
+        );
+        let (daemon, address) = start(engine, directory.path(), &["--wrap", "raw"]).unwrap();
+        let mut client = Client::new(address);
+        client.send(frames).unwrap();
+        assert_eq!(client.rest(), answers, "{engine}");
+        daemon.end();
+        let wrapped = "{\"message\":\"\\\"\u{fffd}\\\"\",\"message_hex\":\"22ff22\"}";
+        assert_eq!(cat(&[], directory.path())[2..], ["[1]", wrapped, "[2]"]);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_answered_closed_and_counted_and_nothing_of_it_is_stored() {
     let directory = tempfile::tempdir().unwrap();
     let flags = ["--max-line", "64k", "--connection-budget", "128k"];
