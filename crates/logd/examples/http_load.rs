@@ -14,7 +14,7 @@ use std::{
     error::Error,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,6 +27,17 @@ use tokio::{
 };
 
 type Failure = Box<dyn Error + Send + Sync>;
+
+/// The time of the records of a request. The first one has another in each request, or Loki's push would be the same.
+const TIME_NS: &str = "1795568523000000000";
+
+/// Gives the first record that has a time in digits another one.
+fn renew(request: &mut [u8], number: u64) {
+    if let Some(at) = memchr::memmem::find(request, TIME_NS.as_bytes()) {
+        let time = format!("{:019}", 1_000_000_000_000_000_000 + number);
+        request[at..at + time.len()].copy_from_slice(time.as_bytes());
+    }
+}
 
 /// Sends a request and waits for its answer.
 async fn store(stream: &mut TcpStream, request: &[u8], expected: &str) -> Result<(), Failure> {
@@ -75,7 +86,7 @@ fn body(protocol: &str, lines: usize, bytes: usize) -> Option<(&'static str, Vec
         "otlp-json" => {
             let filler = filler(165);
             let record = format!(
-                "{{\"timeUnixNano\":\"1795568523000000000\",\"severityNumber\":9,\"severityText\":\"INFO\",\
+                "{{\"timeUnixNano\":\"{TIME_NS}\",\"severityNumber\":9,\"severityText\":\"INFO\",\
                  \"body\":{{\"stringValue\":\"{filler}\"}},\
                  \"attributes\":[{{\"key\":\"order\",\"value\":{{\"intValue\":\"42\"}}}}]}}"
             );
@@ -88,7 +99,7 @@ fn body(protocol: &str, lines: usize, bytes: usize) -> Option<(&'static str, Vec
             (path, body.into(), "\r\n\r\n{}".to_owned())
         }
         "loki" => {
-            let value = format!("[\"1795568523000000000\",\"{}\"]", filler(26));
+            let value = format!("[\"{TIME_NS}\",\"{}\"]", filler(26));
             let values = vec![value; lines].join(",");
             let body = format!(
                 "{{\"streams\":[{{\"stream\":{{\"job\":\"shop\"}},\"values\":[{values}]}}]}}"
@@ -150,7 +161,7 @@ fn main() -> Result<(), Failure> {
     let head = format!("POST {path}\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
     let request: Arc<[u8]> = [head.as_bytes(), &body].concat().into();
     let expected: Arc<str> = expected.into();
-    let is_over = Arc::new(AtomicBool::new(false));
+    let (is_over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut latencies: Vec<Duration> = runtime.block_on(async {
         let mut clients = JoinSet::new();
@@ -160,10 +171,13 @@ fn main() -> Result<(), Failure> {
             if seconds == 0 {
                 store(&mut stream, &request, &expected).await?;
             }
-            let (request, expected, is_over) = (request.clone(), expected.clone(), is_over.clone());
+            let (expected, is_over, sent) = (expected.clone(), is_over.clone(), sent.clone());
+            let whole = request.clone();
             clients.spawn(async move {
                 let mut latencies = Vec::new();
                 while seconds > 0 && !is_over.load(Ordering::Relaxed) {
+                    let mut request = whole.to_vec();
+                    renew(&mut request, sent.fetch_add(1, Ordering::Relaxed));
                     let begun = Instant::now();
                     store(&mut stream, &request, &expected).await?;
                     latencies.push(begun.elapsed());
