@@ -11,7 +11,7 @@ use std::{
 use crate::harness::daemon::{Daemon, rounds, wait_until};
 
 mod bodies;
-mod fluent;
+pub mod fluent;
 mod http;
 mod protocols;
 mod relp;

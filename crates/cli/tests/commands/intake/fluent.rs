@@ -32,27 +32,27 @@ fn binary(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An event of second 5 and nanosecond 6 with one member.
-fn event(number: u32) -> Vec<u8> {
+pub fn event(number: u32) -> Vec<u8> {
     let number = [&[0xce], &number.to_be_bytes()[..]].concat();
     [&[0x92, 0xd7, 0, 0, 0, 0, 5, 0, 0, 0, 6, 0x81][..], &text("n"), &number].concat()
 }
 
 /// Its line.
-fn line(number: u32) -> String {
+pub fn line(number: u32) -> String {
     format!("{{\"tag\":\"app\",\"time\":5.000000006,\"record\":{{\"n\":{number}}}}}")
 }
 
 /// An option that asks for an acknowledgement.
-fn chunk(name: &str) -> Vec<u8> {
+pub fn chunk(name: &str) -> Vec<u8> {
     [&[0x81][..], &text("chunk"), &text(name)].concat()
 }
 
-fn acknowledgement(name: &str) -> Vec<u8> {
+pub fn acknowledgement(name: &str) -> Vec<u8> {
     [&b"\x81\xa3ack"[..], &text(name)].concat()
 }
 
 /// Events in a message, packed in a binary string.
-fn packed(events: &[u8], option: &[u8]) -> Vec<u8> {
+pub fn packed(events: &[u8], option: &[u8]) -> Vec<u8> {
     [&[0x93][..], &text("app"), &binary(events), option].concat()
 }
 

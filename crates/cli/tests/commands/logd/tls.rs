@@ -20,7 +20,9 @@ use rustls::{
 
 use crate::harness::daemon;
 
-use daemon::{Daemon, ENGINES, ask, cat, count, wait_until};
+use daemon::{Daemon, ENGINES, ask, cat, connect, count, wait_until};
+
+mod intake;
 
 type Client = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
@@ -228,72 +230,6 @@ fn a_client_certificate_names_the_tenant() {
         assert_eq!(count(&output, "lines accepted"), 0, "{output}");
         assert!(count(&output, "refused by TLS") >= 2, "{output}");
     }
-}
-
-#[test]
-fn requests_over_tls_have_the_tenant_of_the_certificate_or_of_the_token() {
-    for engine in ENGINES {
-        let place = Place::new();
-        place.issue("web", &[], Some("web-1"));
-        let token = "0123456789abcdefghijklmn";
-        std::fs::write(place.path("tokens"), format!("{token} db-1\n")).unwrap();
-        let (ca, tokens) = (place.text("ca.pem"), place.text("tokens"));
-        let flags = ["--tls-client-ca", &ca, "--http-intake", "127.0.0.1:0", "--tokens", &tokens];
-        let Some(mut daemon) = place.start(engine, &flags) else { continue };
-        let line = daemon.line();
-        let address = line.trim().strip_prefix("taking requests on https://").unwrap();
-        let address = address.strip_suffix("/ingest").unwrap();
-        for (shown, header, line) in [
-            (Some("web"), String::new(), "[1]"),
-            (Some("web"), format!("Authorization: Bearer {token}\r\n"), "[2]"),
-            (None, String::new(), "[3]"),
-        ] {
-            let stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            let mut client = place.client_over(stream, shown, &TLS13);
-            let request = format!(
-                "POST /ingest HTTP/1.1\r\nHost: x\r\n{header}Content-Length: 3\r\n\r\n{line}"
-            );
-            // It goes with the last bytes of the handshake.
-            client.get_mut().conn.writer().write_all(request.as_bytes()).unwrap();
-            client.get_mut().flush().unwrap();
-            assert_eq!(answer(&mut client), "HTTP/1.1 200 OK");
-            while !answer(&mut client).starts_with("{\"lines\":1,") {}
-        }
-        daemon.end();
-        let of = |tenant: &str| cat(&["--tenant", tenant], &place.log());
-        assert_eq!((of("web-1"), of("db-1")), (vec!["[1]".to_owned()], vec!["[2]".to_owned()]));
-        assert_eq!(cat(&[], &place.log()), ["[1]", "[2]", "[3]"]);
-    }
-}
-
-#[test]
-fn relp_over_tls_has_the_tenant_of_the_certificate() {
-    let place = Place::new();
-    place.issue("web", &[], Some("web-1"));
-    let ca = place.text("ca.pem");
-    let flags = ["--tls-client-ca", &ca, "--relp-intake", "127.0.0.1:0"];
-    let Some(mut daemon) = place.start("epoll", &flags) else { return };
-    let line = daemon.line();
-    let address = line.trim().strip_prefix("taking RELP over TLS on ").unwrap();
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut client = place.client_over(stream, Some("web"), &TLS13);
-    // It goes with the last bytes of the handshake.
-    let frames = b"1 open 15 commands=syslog\n2 syslog 3 [1]\n3 syslog 3 [2]\n4 close 0\n";
-    client.get_mut().conn.writer().write_all(frames).unwrap();
-    client.get_mut().flush().unwrap();
-    let mut rest = String::new();
-    client.read_to_string(&mut rest).unwrap();
-    let answers = "2 rsp 6 200 OK\n3 rsp 6 200 OK\n4 rsp 0\n0 serverclose 0\n";
-    assert!(rest.ends_with(answers), "{rest}");
-    // In plain.
-    let mut stranger = TcpStream::connect(address).unwrap();
-    stranger.write_all(frames).unwrap();
-    let _ = stranger.read_to_end(&mut Vec::new());
-    let said = daemon.end();
-    assert!(said.contains("1 refused by TLS"), "{said}");
-    assert_eq!(cat(&["--tenant", "web-1"], &place.log()), ["[1]", "[2]"]);
 }
 
 /// A name is the certificate's tenant's own: who shows another certificate, or none, cannot take it.
