@@ -202,14 +202,18 @@ fn main() -> Result<(), Failure> {
         }
         Ok::<_, Failure>(all)
     })?;
+    tell(&mut latencies, lines, seconds, body.len());
+    Ok(())
+}
+
+/// Prints what was stored, and how long requests took.
+fn tell(latencies: &mut [Duration], lines: usize, seconds: usize, bytes: usize) {
     latencies.sort_unstable();
     let of = |share: f64| latencies.get((latencies.len() as f64 * share) as usize).copied();
     if let (Some(p50), Some(p99)) = (of(0.5), of(0.99)) {
         let stored = latencies.len() * lines / seconds;
         println!(
-            "{stored} lines/s in requests of {lines}, {} bytes each; a request takes {p50:.1?} at the median, {p99:.1?} at p99",
-            body.len()
+            "{stored} lines/s in requests of {lines}, {bytes} bytes each; a request takes {p50:.1?} at the median, {p99:.1?} at p99"
         );
     }
-    Ok(())
 }

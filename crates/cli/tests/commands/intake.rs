@@ -27,7 +27,18 @@ pub fn start(
     directory: &Path,
     flags: &[&str],
 ) -> Option<(Daemon, SocketAddr)> {
-    let own = ["--dir", directory.to_str().unwrap(), "--threads", "1", option, "127.0.0.1:0"];
+    start_at("127.0.0.1:0", (option, told), engine, directory, flags)
+}
+
+/// The same on another address.
+pub fn start_at(
+    address: &str,
+    (option, told): (&str, &str),
+    engine: &str,
+    directory: &Path,
+    flags: &[&str],
+) -> Option<(Daemon, SocketAddr)> {
+    let own = ["--dir", directory.to_str().unwrap(), "--threads", "1", option, address];
     let mut daemon = Daemon::launch("logd", engine, &[&own, flags].concat())?;
     let line = daemon.line();
     let address = line.trim().strip_prefix(told).and_then(|rest| rest.split('/').next());

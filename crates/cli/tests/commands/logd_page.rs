@@ -183,7 +183,7 @@ fn with_tokens_only_who_has_one_reads_the_lines_of_its_tenant() {
 }
 
 /// An address of this machine that is not a loopback address, if it has one. Nothing is sent.
-fn other_address() -> Option<std::net::IpAddr> {
+pub fn other_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let address = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
     if address.is_err() {

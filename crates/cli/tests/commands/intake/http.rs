@@ -18,9 +18,12 @@ use crate::{
     logd::verify,
 };
 
+/// The option, and what the daemon prints before the address.
+pub const PORT: (&str, &str) = ("--http-intake", "taking requests on http://");
+
 /// A daemon that takes requests, and where.
 pub fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, SocketAddr)> {
-    intake::start(("--http-intake", "taking requests on http://"), engine, directory, flags)
+    intake::start(PORT, engine, directory, flags)
 }
 
 /// A connection that is kept.

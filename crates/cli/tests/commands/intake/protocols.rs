@@ -6,10 +6,14 @@ use std::{net::SocketAddr, path::Path};
 
 use serde_json::{Value, json};
 
-use super::http::{Answer, Client, start};
+use super::{
+    http::{Answer, Client, PORT, start},
+    start_at,
+};
 use crate::{
     harness::daemon::{Daemon, ENGINES, ask, cat, wait_until},
     intake::gzip,
+    logd_page::other_address,
 };
 
 /// Sends a request over a connection of its own. `head` is the method, the path and headers.
@@ -159,6 +163,51 @@ fn tokens_come_as_keys_and_passwords_and_a_full_tenant_sends_later() {
         assert!(answer.head.contains("retry-after: 5"), "{head}: {}", answer.head);
     }
     daemon.end();
+}
+
+#[test]
+fn a_token_in_plain_from_elsewhere_is_refused_unless_it_is_permitted() {
+    let Some(ip) = other_address() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens");
+    let token = "0123456789abcdefghijklmn";
+    std::fs::write(&tokens, format!("{token} web\n")).unwrap();
+    let flags = ["--tokens", tokens.to_str().unwrap(), "--http", "127.0.0.1:0"];
+    let store = directory.path().join("store");
+    let start = |flags: &[&str]| start_at("0.0.0.0:0", PORT, "epoll", &store, flags).unwrap();
+    let (mut daemon, bound) = start(&flags);
+    let page = daemon.line();
+    let (far, near) =
+        (SocketAddr::new(ip, bound.port()), SocketAddr::new([127, 0, 0, 1].into(), bound.port()));
+    let words = "tokens are taken by TLS or from this machine (--token-transport)";
+    for (head, body, place, told) in [
+        ("POST /ingest", &b"[1]"[..], "/error", json!(words)),
+        (
+            "POST /_bulk",
+            b"{\"index\":{\"_index\":\"a\"}}\n[1]\n",
+            "/error/type",
+            json!("security_exception"),
+        ),
+        (OTLP_JSON, b"{}", "/code", json!(7)),
+        ("POST /loki/api/v1/push\nContent-Type: application/json", b"{}", "", Value::Null),
+    ] {
+        let answer = send(far, &format!("{head}\nAuthorization: Bearer {token}"), body);
+        assert_eq!((answer.status, answer.body.pointer(place)), (403, Some(&told)), "{head}");
+        assert!(String::from_utf8_lossy(&answer.bytes).contains(words), "{head}");
+    }
+    let figures = ask(&page, "/metrics");
+    assert!(figures.contains("logd_refused_requests_total{thread=\"1\"} 4\n"), "{figures}");
+    let with_token = format!("POST /ingest\nAuthorization: Bearer {token}");
+    assert_eq!(send(near, &with_token, b"[2]").status, 200);
+    // Without one the client only has no tenant.
+    assert_eq!(send(far, "POST /ingest", b"[3]").status, 200);
+    daemon.end();
+    let (daemon, bound) = start(&[&flags[..], &["--token-transport", "any"]].concat());
+    let far = SocketAddr::new(ip, bound.port());
+    assert_eq!(send(far, &with_token, b"[4]").status, 200);
+    daemon.end();
+    assert_eq!(cat(&[], &store), ["[2]", "[3]", "[4]"]);
+    assert_eq!(cat(&["--tenant", "web"], &store), ["[2]", "[4]"]);
 }
 
 pub const OTLP_JSON: &str = "POST /v1/logs\nContent-Type: application/json";
