@@ -13,7 +13,7 @@ use crate::harness::daemon::{Daemon, rounds, wait_until};
 mod bodies;
 pub mod fluent;
 mod http;
-mod protocols;
+pub mod protocols;
 mod relp;
 mod wrap;
 

@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod away;
+mod forbidden;
 mod gathered;
 mod limits;
 mod long;
