@@ -331,21 +331,20 @@ fn entries_of_loki_are_lines() {
         let body = r#"{"streams":[{"stream":{"job":"web"},"values":[["1570818238000000001","a \"b\"",{"trace":"1"}]]}]}"#;
         let answer = send(address, head, body.as_bytes());
         assert_eq!((answer.status, answer.bytes.len()), (204, 0), "{}", answer.head);
-        let time = [8, 1];
-        let entry = [field(1, &time), field(2, b"two")].concat();
-        let stream = [field(1, b"{job=\"web\"}"), field(2, &entry)].concat();
-        let push = snappy(&field(1, &stream));
+        let push = |seconds: u8| {
+            let entry = [field(1, &[8, seconds]), field(2, b"two")].concat();
+            snappy(&field(1, &[field(1, b"{job=\"web\"}"), field(2, &entry)].concat()))
+        };
         let protobuf = "POST /loki/api/v1/push\nContent-Type: application/x-protobuf";
-        assert_eq!(send(address, protobuf, &push).status, 204);
-        assert_eq!(
-            send(address, &format!("{protobuf}\nContent-Encoding: snappy"), &push).status,
-            204
-        );
+        assert_eq!(send(address, protobuf, &push(1)).status, 204);
+        let head_with_encoding = format!("{protobuf}\nContent-Encoding: snappy");
+        assert_eq!(send(address, &head_with_encoding, &push(2)).status, 204);
         let (daemon, address) = kill_and_restart(daemon, engine, directory.path());
         let first = "{\"timestamp\":\"1570818238000000001\",\"labels\":{\"job\":\"web\"},\
                      \"line\":\"a \\\"b\\\"\",\"structuredMetadata\":{\"trace\":\"1\"}}";
         let second = "{\"timestamp\":\"1000000000\",\"labels\":{\"job\":\"web\"},\"line\":\"two\"}";
-        assert_eq!(cat(&[], directory.path()), [first, second, second]);
+        let third = "{\"timestamp\":\"2000000000\",\"labels\":{\"job\":\"web\"},\"line\":\"two\"}";
+        assert_eq!(cat(&[], directory.path()), [first, second, third]);
         // One is rejected, the other stored.
         let half = r#"{"streams":[{"stream":{},"values":[["1","\udc00"],["2","three"]]}]}"#;
         let answer = send(address, head, half.as_bytes());
@@ -356,7 +355,7 @@ fn entries_of_loki_are_lines() {
             (head, &b"{\"streams\":"[..], 400),
             (head, b"{\"streams\":\"\xff\"}", 400),
             (protobuf, body.as_bytes(), 400),
-            (protobuf, &push[..push.len() - 1], 400),
+            (protobuf, &push(3)[..push(3).len() - 1], 400),
             // It would have four GiB.
             (protobuf, b"\xff\xff\xff\xff\x0f\0", 413),
             (protobuf, &snappy(&field(1, &field(1, b"{job"))), 400),
