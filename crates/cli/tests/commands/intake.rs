@@ -15,6 +15,7 @@ pub mod fluent;
 mod http;
 pub mod protocols;
 mod relp;
+mod slow;
 mod wrap;
 
 /// The clients of a load.

@@ -281,6 +281,13 @@ fn the_end_waits_for_no_client_that_sends_slowly() {
     assert_eq!(clients[2].answer().unwrap().status, 200);
     // Fails unless the status is 0.
     daemon.end();
+    // Half of a head is no request, and half of a body is to be sent again.
+    assert_eq!(clients[0].0.read(&mut [0]).unwrap(), 0);
+    let answer = clients[1].answer().unwrap();
+    let words = "the daemon is ending: send it again later";
+    assert_eq!((answer.status, &answer.body["error"]), (503, &words.into()));
+    assert!(answer.head.contains("\r\nretry-after: 5\r\n"), "{}", answer.head);
+    assert_eq!(clients[1].0.read(&mut [0]).unwrap(), 0);
     assert_eq!(cat(&[], directory.path()), ["[2]"]);
 }
 

@@ -24,7 +24,7 @@ fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, Sock
 }
 
 /// A session.
-struct Client(BufReader<TcpStream>);
+pub struct Client(pub BufReader<TcpStream>);
 
 impl Client {
     /// A connection without a session.
@@ -32,7 +32,7 @@ impl Client {
         Client(BufReader::new(connect(address)))
     }
 
-    fn new(address: SocketAddr) -> Client {
+    pub fn new(address: SocketAddr) -> Client {
         let mut client = Client::silent(address);
         client.send(OPEN.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -43,12 +43,12 @@ impl Client {
         client
     }
 
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.get_mut().write_all(bytes)
     }
 
     /// The next line of answers; nothing at the end.
-    fn answer(&mut self) -> String {
+    pub fn answer(&mut self) -> String {
         let mut line = String::new();
         match self.0.read_line(&mut line) {
             Ok(_) => line,
@@ -57,7 +57,7 @@ impl Client {
     }
 
     /// All answers to the end.
-    fn rest(&mut self) -> String {
+    pub fn rest(&mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).unwrap();
         rest
@@ -65,7 +65,7 @@ impl Client {
 }
 
 /// A frame with a message.
-fn message(txnr: usize, text: &str) -> String {
+pub fn message(txnr: usize, text: &str) -> String {
     format!("{txnr} syslog {} {text}\n", text.len())
 }
 
