@@ -157,10 +157,17 @@ fn note(error: &hyper::Error, client: &Client, shared: &Shared) {
     let counts = &shared.counts;
     if error.is_timeout() {
         counts.idle_ended.fetch_add(1, Ordering::Relaxed);
-    } else if error.is_parse() {
-        counts.broken.fetch_add(1, Ordering::Relaxed);
-        log::remark("http", format_args!("{}: no HTTP: {error}; closed", client.peer));
+        return;
     }
+    let why = match error {
+        error if error.is_parse() => format!("no HTTP: {error}"),
+        error if error.is_incomplete_message() => {
+            "the connection ended within the head of a request".to_owned()
+        }
+        _ => return,
+    };
+    counts.broken.fetch_add(1, Ordering::Relaxed);
+    log::remark("http", format_args!("{}: {why}; closed", client.peer));
 }
 
 /// Ends a connection whose client does not read its answers. None: nothing is left of it.

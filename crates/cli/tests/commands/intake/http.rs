@@ -200,14 +200,31 @@ fn what_is_no_http_is_answered_and_counted_and_stored_nowhere() {
         client.0.get_ref().shutdown(Shutdown::Write).unwrap();
         assert_eq!(client.answer_without_body().unwrap().status, status, "{bytes:.80}");
     }
+    // Half of a head and the end. One that only ends is no error.
+    for bytes in ["POST /ingest HT", ""] {
+        let mut client = Client::new(address);
+        client.send(bytes.as_bytes()).unwrap();
+        client.0.get_ref().shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        client.0.read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{bytes}: {}", rest.escape_ascii());
+    }
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
     let figures = ask(&page, "/metrics");
-    for figure in ["connections_broken_total", "refused_requests_total", "idle_ended_total"] {
-        assert!(figures.contains(&format!("logd_{figure}{{thread=\"1\"}} 2\n")), "{figures}");
+    for (figure, count) in
+        [("connections_broken_total", 3), ("refused_requests_total", 2), ("idle_ended_total", 2)]
+    {
+        assert!(figures.contains(&format!("logd_{figure}{{thread=\"1\"}} {count}\n")), "{figures}");
     }
-    daemon.end();
+    let said = daemon.end();
+    assert_eq!(said.matches(": no HTTP: ").count(), 2, "{said}");
+    assert_eq!(
+        said.matches(": the connection ended within the head of a request; closed").count(),
+        1,
+        "{said}"
+    );
     assert!(cat(&[], directory.path()).is_empty());
 }
 
