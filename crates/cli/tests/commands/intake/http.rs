@@ -184,8 +184,10 @@ fn what_is_no_http_is_answered_and_counted_and_stored_nowhere() {
     let flags = ["--http", "127.0.0.1:0", "--idle", "1s"];
     let Some((mut daemon, address)) = start("epoll", directory.path(), &flags) else { return };
     let page = daemon.line();
-    // One that says nothing, and one that stops within the head of a request.
-    let silent = [connect(address), connect(address)];
+    // One that says nothing, one that stops within the head of a request, and one that was answered.
+    let silent = [connect(address), connect(address), connect(address)];
+    let mut answered = Client(BufReader::new(silent[2].try_clone().unwrap()));
+    assert_eq!(answered.post("", b"").unwrap().body["lines"], 0);
     (&silent[1]).write_all(b"POST /ingest HT").unwrap();
     let head = "POST /ingest HTTP/1.1\r\nHost: x\r\n";
     let long = format!("{head}X: {}\r\n\r\n", "x".repeat(200 << 10));
@@ -214,7 +216,7 @@ fn what_is_no_http_is_answered_and_counted_and_stored_nowhere() {
     }
     let figures = ask(&page, "/metrics");
     for (figure, count) in
-        [("connections_broken_total", 3), ("refused_requests_total", 2), ("idle_ended_total", 2)]
+        [("connections_broken_total", 3), ("refused_requests_total", 2), ("idle_ended_total", 3)]
     {
         assert!(figures.contains(&format!("logd_{figure}{{thread=\"1\"}} {count}\n")), "{figures}");
     }
