@@ -195,7 +195,7 @@ pub enum Refusal {
     Name,
     /// The daemon does not know the greeting. The client ends.
     Unknown,
-    /// A client without a tenant may not have a name.
+    /// A client without a tenant may not have a name, or may not send lines (`--senders tenants`).
     Identity,
     /// There are as many names as the daemon remembers.
     Names,
@@ -249,7 +249,7 @@ impl fmt::Display for Refusal {
             Refusal::Name => f.write_str("name: it is no name"),
             Refusal::Unknown => f.write_str("unknown: the daemon is older than this client"),
             Refusal::Identity => f.write_str(
-                "identity: names need a token, a certificate or a tenant; see the daemon's --names",
+                "identity: the daemon wants a token or a certificate; see its --names and --senders",
             ),
             Refusal::Names => f.write_str("names: too many; see the daemon's --address-names"),
             Refusal::Token => f.write_str("token: it is not in the daemon's --tokens file"),

@@ -42,7 +42,7 @@ use crate::{
     live::{Care, Live},
     monitoring::log::Form,
     session::{
-        connection::{Limits, LongLines},
+        connection::{Limits, LongLines, Senders},
         tls::{ClientAuth, Files},
     },
     ship::kafka::Settings as KafkaSettings,
@@ -199,6 +199,10 @@ pub(crate) struct ServeArgs {
     /// Let tokens travel like this [default: private]
     #[arg(long, value_enum)]
     token_transport: Option<Transport>,
+
+    /// Take lines from these clients [default: anyone]
+    #[arg(long, value_enum)]
+    senders: Option<Senders>,
 
     /// Forget the numbers of names that were not used for so long; such a name is refused from then on
     /// ("E 1 expired") and another may take its place [default: never]
@@ -463,6 +467,7 @@ impl ServeArgs {
                 either!(address_names).unwrap_or(1000) as usize,
             ),
             tokens: Arc::new(Tokens::read("--tokens", either!(tokens).as_deref(), transport)?),
+            senders: either!(senders).unwrap_or_default(),
             address_connections: either!(address_connections),
             idle: either!(idle),
             turn_max: either!(batch).map_or(usize::MAX, |count| count as usize),

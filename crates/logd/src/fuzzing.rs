@@ -28,7 +28,7 @@ use crate::{
     },
     monitoring::stats::Stats,
     session::{
-        connection::{Batch, Connection, Desk, Limits, LongLines, Step},
+        connection::{Batch, Connection, Desk, Limits, LongLines, Senders, Step},
         unfinished::Held,
     },
     ship,
@@ -157,6 +157,7 @@ pub(crate) fn limits(piece_bytes: usize, is_counted: bool) -> Limits {
         turn_max: usize::MAX,
         names: (crate::clients::names::NameRule::Anyone, 10),
         tokens: std::sync::Arc::default(),
+        senders: Senders::Anyone,
         address_connections: None,
         idle: None,
     }

@@ -10,11 +10,13 @@ use std::{
 
 use crate::harness::daemon::{Daemon, rounds, wait_until};
 
+mod again;
 mod bodies;
 pub mod fluent;
 mod http;
 pub mod protocols;
 mod relp;
+mod senders;
 mod slow;
 mod wrap;
 
@@ -41,9 +43,15 @@ pub fn start_at(
 ) -> Option<(Daemon, SocketAddr)> {
     let own = ["--dir", directory.to_str().unwrap(), "--threads", "1", option, address];
     let mut daemon = Daemon::launch("logd", engine, &[&own, flags].concat())?;
+    let address = next_address(&mut daemon, told);
+    Some((daemon, address))
+}
+
+/// The address in the next line of a daemon, which begins with `told`.
+pub fn next_address(daemon: &mut Daemon, told: &str) -> SocketAddr {
     let line = daemon.line();
     let address = line.trim().strip_prefix(told).and_then(|rest| rest.split('/').next());
-    Some((daemon, address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()))
+    address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
 }
 
 /// Packs a body.

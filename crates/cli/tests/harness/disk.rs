@@ -109,6 +109,12 @@ impl Disk {
         path
     }
 
+    /// Stops all that writes to it.
+    pub fn freeze(&self) -> Frozen<'_> {
+        assert!(fsfreeze(self, "-f"));
+        Frozen(self)
+    }
+
     pub fn free(&self) -> u64 {
         let space = rustix::fs::statvfs(self.path()).unwrap();
         space.f_bavail * space.f_frsize
@@ -123,6 +129,15 @@ impl Disk {
     }
 }
 
+/// A file system that takes nothing until this goes, whatever becomes of the test.
+pub struct Frozen<'a>(&'a Disk);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        fsfreeze(self.0, "-u");
+    }
+}
+
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
@@ -133,6 +148,10 @@ impl Drop for Disk {
             let _ = server.wait();
         }
     }
+}
+
+fn fsfreeze(disk: &Disk, how: &str) -> bool {
+    Command::new("fsfreeze").arg(how).arg(disk.path()).status().unwrap().success()
 }
 
 fn loop_mount(image: &Path) -> Result<Command, String> {

@@ -21,6 +21,7 @@ fn every_flag_is_an_option_of_the_file_and_changes_something() {
         ("forget-names", "30d"),
         ("tokens", "no-such-file"),
         ("token-transport", "any"),
+        ("senders", "tenants"),
         ("address-connections", "7"),
         ("framing", "octet-counting"),
         ("wrap", "syslog"),

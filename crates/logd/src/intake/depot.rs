@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     flights::Flights,
-    recent::{Key, Recent},
+    recent::{Claims, Recent},
 };
 use crate::{
     clients::{addresses::Addresses, names::Names, tenants::Tenants},
@@ -52,7 +52,7 @@ pub(super) struct Deposit {
     /// How many rejected lines its verdict lists.
     pub(super) rejected_max: usize,
     /// By what it is recognised if it comes again, each for a line, unless that is rejected. Line 0 is all of it.
-    pub(super) keys: Vec<(u64, Key)>,
+    pub(super) claims: Claims,
     pub(super) verdict: oneshot::Sender<Verdict>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct State {
     pub(super) is_low: AtomicBool,
     pub(super) stats: Mutex<Stats>,
     /// What was stored and may come again.
-    pub(super) recent: Recent,
+    pub(super) recent: Arc<Recent>,
 }
 
 impl Default for State {
@@ -113,7 +113,7 @@ impl Default for State {
             is_stalled: AtomicBool::new(false),
             is_low: AtomicBool::new(false),
             stats: Mutex::default(),
-            recent: Recent::default(),
+            recent: Arc::default(),
         }
     }
 }
@@ -177,7 +177,7 @@ pub(crate) struct Depot {
 struct Request {
     connection: Connection,
     rejected: Rejected,
-    keys: Vec<(u64, Key)>,
+    claims: Claims,
     verdict: oneshot::Sender<Verdict>,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -268,7 +268,7 @@ impl Depot {
     }
 
     fn deposit(&mut self, deposit: Deposit) {
-        let Deposit { peer, tenant, mut body, framing, room, rejected_max, keys, verdict } =
+        let Deposit { peer, tenant, mut body, framing, room, rejected_max, claims, verdict } =
             deposit;
         if verdict.is_closed() {
             // It was told to send its lines again.
@@ -292,7 +292,7 @@ impl Depot {
             self.requests.len() - 1
         });
         let rejected = Rejected::new(rejected_max);
-        self.requests[index] = Some(Request { connection, rejected, keys, verdict, _room: room });
+        self.requests[index] = Some(Request { connection, rejected, claims, verdict, _room: room });
         self.feed(index, |connection, desk| connection.take_lines(&body, desk));
     }
 
@@ -335,8 +335,7 @@ impl Depot {
         // Also if the client has gone, for it may come again.
         let listed = &request.rejected.first;
         let is_rejected = |line: u64| listed.binary_search_by_key(&line, |(line, _)| *line).is_ok();
-        let keys = request.keys.iter().filter(|(line, _)| !is_rejected(*line));
-        self.state.recent.remember(keys.map(|(_, key)| *key));
+        request.claims.stored(is_rejected);
         let _ = request.verdict.send(Verdict::Stored { lines, rejected: request.rejected });
     }
 

@@ -96,6 +96,7 @@ impl Protocol for Session {
                 self.key = chunk.map(|_| lately.key(b"fluent", &rest[..message.bytes()]));
                 if self.key.is_some_and(|key| taken.keys.contains(&key) || lately.has(key)) {
                     message.skip();
+                    self.key = None;
                     taken.repeated += 1;
                 }
             }
@@ -104,7 +105,7 @@ impl Protocol for Session {
             {}
             if !message.is_done() {
                 self.current = Some(message);
-                taken.next = Next::Rest;
+                (taken.part, taken.next) = (self.key, Next::Rest);
                 return Ok(taken);
             }
             if let Some(chunk) = chunk {

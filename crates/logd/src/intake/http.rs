@@ -223,17 +223,19 @@ async fn take(
     let (mut exchange, body) = Exchange::begin(route, body, lately, &mut room)?;
     let (verdict, told) = oneshot::channel();
     let rejected_max = exchange.rejected_max();
-    let deposit = Deposit {
-        peer: client.peer,
-        tenant,
-        body,
-        framing: Framing::Lines,
-        room: Some(room.take()?),
-        rejected_max,
-        keys: std::mem::take(&mut exchange.keys),
-        verdict,
-    };
+    let (room, keys) = (room.take()?, std::mem::take(&mut exchange.keys));
     let store = async {
+        let claims = shared.recent().claims().with(keys).await.ok_or(Refusal::Twice)?;
+        let deposit = Deposit {
+            peer: client.peer,
+            tenant,
+            body,
+            framing: Framing::Lines,
+            room: Some(room),
+            rejected_max,
+            claims,
+            verdict,
+        };
         shared.deposits.send(deposit).await.map_err(|_| Refusal::Stalled)?;
         told.await.map_err(|_| Refusal::Stalled)
     };
@@ -259,7 +261,10 @@ fn identify(
         (live.limits.tokens.clone(), live.limits.of_each())
     };
     let Some(token) = credentials::token(headers)? else {
-        return Ok((client.tenant.clone(), body_max));
+        return match shared.may_send(client.peer, client.tenant.as_deref()) {
+            true => Ok((client.tenant.clone(), body_max)),
+            false => Err(Refusal::Token),
+        };
     };
     let found = tokens.tenant(&token, Some(client.peer), client.is_tls);
     let tenant = found.map_err(|unknown| match unknown {

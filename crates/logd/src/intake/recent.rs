@@ -1,14 +1,17 @@
 //! What was stored lately and may come again: a chunk of Fluent Forward, a document with an `_id`, a push of Loki.
 //!
 //! A client that got no answer sends the same again. Where its protocol lets that be recognised, it is answered as
-//! before and not stored again. The last ones are remembered, since a client comes again soon, and none over a restart.
+//! before and not stored again. What is on its way to storage is claimed: whoever comes with the same meanwhile waits, and
+//! is to send it once more, for only then is known whether it was stored. The last ones are remembered, since a client
+//! comes again soon, and none over a restart.
 
 use std::{
     collections::{HashSet, VecDeque},
     hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::sync::Notify;
 use twox_hash::XxHash3_128;
 
 /// So many are remembered. They take 10 MB.
@@ -25,12 +28,16 @@ pub(crate) struct Recent {
     seed: u64,
     most: usize,
     known: Mutex<Known>,
+    /// Claims have ended.
+    released: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     keys: HashSet<Key>,
     order: VecDeque<Key>,
+    /// What is on its way to storage.
+    claimed: HashSet<Key>,
 }
 
 impl Default for Recent {
@@ -43,7 +50,13 @@ impl Recent {
     /// One that remembers so many.
     fn of(most: usize) -> Recent {
         let state = RandomState::new();
-        Recent { seed: state.hash_one("seed"), state, most, known: Mutex::default() }
+        Recent {
+            seed: state.hash_one("seed"),
+            state,
+            most,
+            known: Mutex::default(),
+            released: Notify::new(),
+        }
     }
 
     /// Adds what was stored. The oldest are forgotten.
@@ -63,8 +76,78 @@ impl Recent {
         }
     }
 
+    /// No claim yet.
+    pub(crate) fn claims(self: &Arc<Self>) -> Claims {
+        Claims { recent: self.clone(), keys: Vec::new() }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is on its way to storage. It is no more when this is dropped, and only what was stored is remembered.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    recent: Arc<Recent>,
+    keys: Vec<(u64, Key)>,
+}
+
+impl Claims {
+    /// Claims more, each for a line. None: some of it is on its way already, or was stored since the sender looked. Then
+    /// this has waited until it is known what became of that, and the sender looks again.
+    pub(crate) async fn with(mut self, mut keys: Vec<(u64, Key)>) -> Option<Claims> {
+        let recent = self.recent.clone();
+        let is_of = |set: &HashSet<Key>| keys.iter().any(|(_, key)| set.contains(key));
+        {
+            let mut known = recent.known();
+            if !is_of(&known.claimed) && !is_of(&known.keys) {
+                known.claimed.extend(keys.iter().map(|(_, key)| *key));
+                self.keys.append(&mut keys);
+                return Some(self);
+            }
+        }
+        // No two wait for each other.
+        drop(self);
+        loop {
+            // Made before the look, so it learns of all that ends after that.
+            let released = recent.released.notified();
+            if !is_of(&recent.known().claimed) {
+                return None;
+            }
+            released.await;
+        }
+    }
+
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.keys.iter().any(|(_, own)| *own == key)
+    }
+
+    /// Parts with a key, if it has that.
+    pub(crate) fn split(&mut self, key: Option<Key>) -> Claims {
+        let (apart, keys) = self.keys.drain(..).partition(|(_, own)| Some(*own) == key);
+        self.keys = keys;
+        Claims { recent: self.recent.clone(), keys: apart }
+    }
+
+    /// All are stored but for lines of which `is_rejected` says so.
+    pub(crate) fn stored(self, is_rejected: impl Fn(u64) -> bool) {
+        let stored = self.keys.iter().filter(|(line, _)| !is_rejected(*line));
+        self.recent.remember(stored.map(|(_, key)| *key));
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let mut known = self.recent.known();
+        for (_, key) in &self.keys {
+            known.claimed.remove(key);
+        }
+        drop(known);
+        self.recent.released.notify_waiters();
     }
 }
 
@@ -110,5 +193,38 @@ mod tests {
             keys.iter().map(|key| web.has(*key)).collect::<Vec<_>>(),
             [false, true, true, true]
         );
+    }
+
+    #[tokio::test]
+    async fn who_comes_with_what_is_on_its_way_waits_and_looks_again() {
+        let recent = Arc::new(Recent::of(3));
+        let lately = Lately { recent: &recent, tenant: None };
+        let [one, two] = [b"1", b"2"].map(|name| lately.key(name, b"x"));
+        let first = recent.claims().with(vec![(1, one), (2, two)]).await.unwrap();
+        assert!(!lately.has(one), "it is not stored");
+        let again = tokio::spawn(recent.claims().with(vec![(1, one)]));
+        tokio::task::yield_now().await;
+        assert!(!again.is_finished());
+        first.stored(|line| line == 2);
+        assert!(again.await.unwrap().is_none());
+        assert!(lately.has(one) && !lately.has(two), "the second was rejected");
+        assert!(recent.claims().with(vec![(1, one)]).await.is_none(), "it looked before that");
+        // What was not stored is given up.
+        drop(recent.claims().with(vec![(1, two)]).await.unwrap());
+        assert!(recent.claims().with(vec![(1, two)]).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn no_two_wait_for_each_other() {
+        let recent = Arc::new(Recent::of(3));
+        let lately = Lately { recent: &recent, tenant: None };
+        let [one, two] = [b"1", b"2"].map(|name| (0, lately.key(name, b"x")));
+        let has_one = recent.claims().with(vec![one]).await.unwrap();
+        let has_two = recent.claims().with(vec![two]).await.unwrap();
+        let first = tokio::spawn(has_one.with(vec![two]));
+        tokio::task::yield_now().await;
+        // It gave up what this one wants.
+        drop(has_two.with(vec![one]).await.unwrap());
+        assert!(first.await.unwrap().is_none());
     }
 }

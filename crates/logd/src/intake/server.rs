@@ -129,7 +129,7 @@ impl Intake {
         let context = runtime.enter();
         let ring = Local::builder().backend(backend).build_ring().map_err(LogdError::failed)?;
         let (live, guarantee) = (parts.live.clone(), parts.storage.guarantee);
-        let addresses = parts.addresses.clone();
+        let (addresses, tenants) = (parts.addresses.clone(), parts.tenants.clone());
         let (budget, is_tls) = {
             let live = live.lock().unwrap_or_else(PoisonError::into_inner);
             (live.limits.budget_all, live.tls.is_some())
@@ -171,6 +171,7 @@ impl Intake {
             guarantee,
             end: ends,
             addresses,
+            tenants,
         };
         let (shared, mut serving, mut told) = (Arc::new(shared), JoinSet::new(), Vec::new());
         for (protocol, listener) in ports {

@@ -14,10 +14,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{
     depot::{Deposit, State},
-    recent::Lately,
+    recent::{Lately, Recent},
 };
 use crate::{
-    clients::addresses::Addresses, guarantee::Guarantee, live::Live, monitoring::stats::Stats,
+    clients::{addresses::Addresses, tenants::Tenants},
+    guarantee::Guarantee,
+    live::Live,
+    monitoring::stats::Stats,
 };
 
 /// Storage wakes the depot each second, so one that was silent for longer hangs.
@@ -84,6 +87,7 @@ pub(super) struct Shared {
     pub(super) guarantee: Guarantee,
     pub(super) end: watch::Receiver<bool>,
     pub(super) addresses: Arc<Addresses>,
+    pub(super) tenants: Arc<Tenants>,
 }
 
 /// Who is at the other end of a connection.
@@ -101,9 +105,19 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a client may send lines. `tenant` is who it has shown itself to be.
+    pub(super) fn may_send(&self, peer: SocketAddr, tenant: Option<&str>) -> bool {
+        self.live().limits.lets_send(tenant) || self.tenants.of_address(peer.ip()).is_some()
+    }
+
     /// What was stored lately of a tenant.
     pub(super) fn lately<'a>(&'a self, tenant: Option<&'a str>) -> Lately<'a> {
-        Lately { recent: &self.counts.state.recent, tenant }
+        Lately { recent: self.recent(), tenant }
+    }
+
+    /// What was stored lately, and is on its way.
+    pub(super) fn recent(&self) -> &Arc<Recent> {
+        &self.counts.state.recent
     }
 
     /// Waits for the end of the intake.

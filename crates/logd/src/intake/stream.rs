@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     depot::{Deposit, Verdict},
     listener::Readable,
-    recent::{Key, Lately},
+    recent::{Claims, Key, Lately},
     shared::{Client, PERMIT_BYTES, Shared},
 };
 use crate::{lines::framing::Framing, monitoring::log};
@@ -54,6 +54,8 @@ pub(super) struct Taken {
     pub(super) answers: Vec<u8>,
     /// By what messages are recognised if they come again.
     pub(super) keys: Vec<Key>,
+    /// The same of a message of which a part is taken.
+    pub(super) part: Option<Key>,
     /// How many came again, and are only answered.
     pub(super) repeated: u64,
     pub(super) next: Next,
@@ -99,7 +101,9 @@ pub(super) trait Protocol: Default + Send {
 pub(super) async fn converse<P: Protocol>(stream: impl Readable, client: Client, shared: &Shared) {
     let (buffer, room, since) = (Vec::new(), None, None);
     let (protocol, has_ended) = (P::default(), false);
-    let mut own = Exchange { stream, protocol, client, shared, buffer, room, since, has_ended };
+    let part = shared.recent().claims();
+    let mut own =
+        Exchange { stream, protocol, client, shared, buffer, room, part, since, has_ended };
     let Err(end) = own.run().await;
     own.part(end).await;
 }
@@ -127,6 +131,8 @@ struct Exchange<'a, S, P> {
     buffer: Vec<u8>,
     /// Memory of a message that is not whole, twice: among all such messages, and among all there is.
     room: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    /// By what a message of which a part is stored is recognised.
+    part: Claims,
     /// When the first message in the buffer began.
     since: Option<Instant>,
     /// The client sends no more.
@@ -135,6 +141,9 @@ struct Exchange<'a, S, P> {
 
 impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
     async fn run(&mut self) -> Result<Infallible, End> {
+        if !self.shared.may_send(self.client.peer, self.client.tenant.as_deref()) {
+            return Err(End::Broken("the client has no tenant (--senders)"));
+        }
         loop {
             if self.buffer.is_empty() {
                 self.wait().await?;
@@ -218,8 +227,9 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
                 shrink(&mut self.buffer);
                 give_back(&mut room, taken.body.len());
             }
+            let claims = self.claim(&taken).await?;
             if !taken.body.is_empty() {
-                self.deposit(taken.body, taken.keys).await?;
+                self.deposit(taken.body, claims).await?;
             }
             self.say(&taken.answers).await?;
             match taken.next {
@@ -232,8 +242,24 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
         }
     }
 
+    /// Claims messages that are to be stored, and keeps the claim of one of which only a part is taken.
+    async fn claim(&mut self, taken: &Taken) -> Result<Claims, End> {
+        let claims = std::mem::replace(&mut self.part, self.shared.recent().claims());
+        let keys = taken.keys.iter().copied().chain(taken.part);
+        let new = keys.filter(|key| !claims.has(*key)).map(|key| (0, key)).collect();
+        let claims = tokio::select! {
+            claims = claims.with(new) => claims,
+            () = self.shared.ended() => return Err(End::Draining),
+        };
+        // The client sends it again, and learns what became of it.
+        let mut claims =
+            claims.ok_or(End::Broken("the same was being stored for another connection"))?;
+        self.part = claims.split(taken.part);
+        Ok(claims)
+    }
+
     /// Waits until lines are stored. What comes meanwhile is received, as far as it takes no memory from others.
-    async fn deposit(&mut self, body: Vec<u8>, keys: Vec<Key>) -> Result<(), End> {
+    async fn deposit(&mut self, body: Vec<u8>, claims: Claims) -> Result<(), End> {
         let (verdict, mut told) = oneshot::channel();
         let Client { peer, tenant, .. } = &self.client;
         let (peer, tenant) = (*peer, tenant.clone());
@@ -244,7 +270,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             framing: P::FRAMING,
             room: None,
             rejected_max: 0,
-            keys: keys.into_iter().map(|key| (0, key)).collect(),
+            claims,
             verdict,
         };
         let stalled = || End::Broken("nothing more can be stored");

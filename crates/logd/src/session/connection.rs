@@ -42,7 +42,7 @@ mod wrapped;
 
 pub(crate) use batch::Batch;
 use batch::Run;
-pub(crate) use limits::{Limits, LongLines};
+pub(crate) use limits::{Limits, LongLines, Senders};
 use opening::Opening;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};
@@ -326,9 +326,7 @@ impl Connection {
         let noted = desk.batch.note(&self.origin, self.heard, batched);
         self.account.accepted(noted.0, noted.1);
         (self.framer, self.octets) = (framer, octets);
-        if let Some(refusal) = self.refused.take() {
-            desk.counts.refused_greetings.note(refusal);
-        }
+        self.count_refusal(desk);
         if self.sequence != before {
             // Another line is unfinished now, if one is.
             self.unfinished_since = None;
@@ -350,6 +348,9 @@ impl Connection {
         let is_taking = self.stage == Stage::Open || self.has_ended;
         if is_taking && self.stage != Stage::Broken && self.greeting != Greeting::Refused {
             let mut take = |frame: Frame<'_>| {
+                if self.is_nobody(desk.limits) {
+                    return self.refuse_nobody();
+                }
                 let (line, bytes) = match frame {
                     Frame::Line { line, .. } => (line, line.len() as u64),
                     Frame::TooLong { start, bytes } => (start, bytes),
@@ -365,6 +366,13 @@ impl Connection {
             framer.finish(&mut take);
             octets.finish(&mut take);
         }
+        self.count_refusal(desk);
+    }
+
+    fn count_refusal(&mut self, desk: &mut Desk<'_>) {
+        if let Some(refusal) = self.refused.take() {
+            desk.counts.refused_greetings.note(refusal);
+        }
     }
 
     fn frame(&mut self, frame: Frame<'_>, run: &mut Run<'_>, terms: Terms<'_>, batch: &mut Batch) {
@@ -374,6 +382,7 @@ impl Connection {
                 self.greet(line, terms);
             }
             _ if self.greeting == Greeting::Refused => {}
+            _ if self.is_nobody(limits) => self.refuse_nobody(),
             Frame::Line { line, place } => {
                 self.speak();
                 self.sequence += 1;

@@ -1,9 +1,6 @@
 //! When `/readyz` is red, and when it is no more: what a load balancer goes by. And where it is asked.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::Command,
-};
+use std::io::{BufRead, BufReader, Write};
 
 use crate::daemon::{Daemon, command, skip, stored, wait_until};
 use crate::disk::{Device, Disk};
@@ -110,33 +107,13 @@ fn with_a_failing_disk_it_is_red_until_writes_succeed_again() {
     }
 }
 
-/// A file system that answers nothing more until this goes, whatever becomes of the test.
-struct Frozen<'a>(&'a Disk);
-
-impl Frozen<'_> {
-    fn new(disk: &Disk) -> Frozen<'_> {
-        assert!(freeze(disk, "-f"));
-        Frozen(disk)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        freeze(self.0, "-u");
-    }
-}
-
-fn freeze(disk: &Disk, how: &str) -> bool {
-    Command::new("fsfreeze").arg(how).arg(disk.path()).status().unwrap().success()
-}
-
 /// A disk that takes no new file holds the thread that wants one: it answers nobody, and what asks whether
 /// the daemon lives has to hear so, and be heard itself.
 fn where_a_thread_hangs_it_neither_is_ready_nor_lives(engine: &str) {
     let Some(disk) = Disk::mount(Device::Loop) else { return };
     let Some(daemon) = start(engine, &disk, &["--min-free", "0"]) else { return };
     is_green(&daemon);
-    let frozen = Frozen::new(&disk);
+    let frozen = disk.freeze();
     let mut stream = daemon.connect();
     stream.write_all(b"LOGD 1 ack=durable\n1\n").unwrap();
     wait_until("it does not live", || daemon.get("/livez").0 == 503);
@@ -168,7 +145,7 @@ fn where_the_thread_of_requests_hangs_it_neither_is_ready_nor_lives() {
     let flags = ["--min-free", "0", "--http-intake", "127.0.0.1:0"];
     let Some(daemon) = start("epoll", &disk, &flags) else { return };
     is_green(&daemon);
-    let frozen = Frozen::new(&disk);
+    let frozen = disk.freeze();
     let mut stream = daemon.connect_to_intake();
     stream.write_all(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1").unwrap();
     wait_until("it does not live", || daemon.get("/livez").0 == 503);

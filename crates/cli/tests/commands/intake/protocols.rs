@@ -11,7 +11,7 @@ use super::{
     start_at,
 };
 use crate::{
-    harness::daemon::{Daemon, ENGINES, ask, cat, wait_until},
+    harness::daemon::{Daemon, ENGINES, ask, cat},
     intake::gzip,
     logd_page::other_address,
 };
@@ -34,7 +34,7 @@ fn kill_and_restart(daemon: Daemon, engine: &str, directory: &Path) -> (Daemon, 
     start(engine, directory, &[]).unwrap()
 }
 
-const BULK: &str = "POST /_bulk\nContent-Type: application/vnd.elasticsearch+x-ndjson; compatible-with=8\n\
+pub const BULK: &str = "POST /_bulk\nContent-Type: application/vnd.elasticsearch+x-ndjson; compatible-with=8\n\
     Accept: application/vnd.elasticsearch+json; compatible-with=8";
 
 #[test]
@@ -375,46 +375,5 @@ fn entries_of_loki_are_lines() {
             cat(&[], directory.path())[3..],
             ["{\"timestamp\":\"2\",\"labels\":{},\"line\":\"three\"}"]
         );
-    }
-}
-
-/// A client that got no answer sends the same again.
-#[test]
-fn what_comes_again_is_recognised_where_its_protocol_has_a_name_for_it() {
-    for engine in ENGINES {
-        let directory = tempfile::tempdir().unwrap();
-        let flags = ["--http", "127.0.0.1:0"];
-        let Some((mut daemon, address)) = start(engine, directory.path(), &flags) else { continue };
-        let page = daemon.line();
-        let body = "{\"create\":{\"_index\":\"a\",\"_id\":\"1\"}}\n{\"n\":1}\n\
-                    {\"index\":{\"_index\":\"a\",\"_id\":\"2\"}}\n{\"n\":2}\n\
-                    {\"create\":{\"_index\":\"a\",\"_id\":\"3\"}}\n{\"n\":}\n\
-                    {\"index\":{\"_index\":\"a\"}}\n{\"n\":3}\n";
-        let statuses = |answer: &Answer| -> Vec<u64> {
-            let item = |item: &Value| item.as_object().unwrap().values().next().cloned().unwrap();
-            let items = answer.body["items"].as_array().unwrap().iter().map(item);
-            items.map(|item| item["status"].as_u64().unwrap()).collect()
-        };
-        assert_eq!(statuses(&send(address, BULK, body.as_bytes())), [201, 201, 400, 201]);
-        let again = send(address, BULK, body.as_bytes());
-        assert_eq!(statuses(&again), [409, 200, 400, 201], "one without an _id is not recognised");
-        assert_eq!(
-            again.body["items"][0]["create"]["error"]["type"],
-            "version_conflict_engine_exception"
-        );
-        // Who does not wait for the answer comes again too.
-        let pushed =
-            b"{\"streams\":[{\"stream\":{\"a\":\"b\"},\"values\":[[\"7\",\"x\"],[\"8\",\"y\"]]}]}";
-        let head =
-            "POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
-        let request = format!("{head}Content-Length: {}\r\n\r\n", pushed.len());
-        Client::new(address).send(&[request.as_bytes(), pushed].concat()).unwrap();
-        wait_until("both entries", || cat(&[], directory.path()).len() == 6);
-        let push = "POST /loki/api/v1/push\nContent-Type: application/json";
-        assert_eq!(send(address, push, pushed).status, 204);
-        let figures = ask(&page, "/metrics");
-        assert!(figures.contains("logd_repeated_items_total{thread=\"1\"} 3\n"), "{figures}");
-        daemon.end();
-        assert_eq!(cat(&[], directory.path()).len(), 6);
     }
 }

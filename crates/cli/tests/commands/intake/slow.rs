@@ -10,16 +10,11 @@ use std::{
 use super::{
     fluent::{acknowledgement, chunk, event, line, packed},
     http::{self, start},
+    next_address,
     protocols::OTLP_JSON,
     relp::{self, message},
 };
 use crate::harness::daemon::{Daemon, ask, cat, connect};
-
-/// The address in the next line of the daemon.
-fn address(daemon: &mut Daemon, told: &str) -> SocketAddr {
-    let line = daemon.line();
-    line.trim().strip_prefix(told).unwrap_or_else(|| panic!("{line}")).parse().unwrap()
-}
 
 /// Nothing came yet, and neither did the end.
 #[track_caller]
@@ -73,8 +68,8 @@ fn what_does_not_come_whole_in_30_s_is_ended_and_counted_and_nothing_of_it_is_st
     let flags = ["--relp-intake", "127.0.0.1:0", "--fluent-intake", "127.0.0.1:0"];
     let flags = [&flags[..], &["--http", "127.0.0.1:0"]].concat();
     let Some((mut daemon, http)) = start("epoll", directory.path(), &flags) else { return };
-    let relp = address(&mut daemon, "taking RELP on ");
-    let fluent = address(&mut daemon, "taking Fluent Forward on ");
+    let relp = next_address(&mut daemon, "taking RELP on ");
+    let fluent = next_address(&mut daemon, "taking Fluent Forward on ");
     let page = daemon.line();
     // The last one of each protocol goes on slowly.
     let requests = requests(http);

@@ -50,6 +50,8 @@ pub(crate) enum Refusal {
     Type(&'static str),
     /// Other requests have the memory.
     Busy,
+    /// The same came before, and was on its way to storage.
+    Twice,
     OverQuota,
     /// Storing fails, or the disk is full.
     Stalled,
@@ -93,7 +95,7 @@ impl Refusal {
                 Called(StatusCode::NOT_ACCEPTABLE, 3, "media_type_header_exception")
             }
             Refusal::Encoding(_) | Refusal::Type(_) => Called(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, WRONG),
-            Refusal::Busy | Refusal::OverQuota => Called(StatusCode::TOO_MANY_REQUESTS, 8, BUSY),
+            Refusal::Busy | Refusal::Twice | Refusal::OverQuota => Called(StatusCode::TOO_MANY_REQUESTS, 8, BUSY),
             Refusal::Slow | Refusal::Stalled | Refusal::Draining | Refusal::Late => {
                 Called(StatusCode::SERVICE_UNAVAILABLE, 14, UNAVAILABLE)
             }
@@ -128,6 +130,7 @@ impl Refusal {
             Refusal::Busy => {
                 "too many bytes of other requests wait (--budget): send it again later"
             }
+            Refusal::Twice => "the same was being stored: send it again to learn what became of it",
             Refusal::OverQuota => "the tenant has no room left (quota=): send it again later",
             Refusal::Stalled => "storing fails or the disk is full: send it again later",
             Refusal::Draining => "the daemon is ending: send it again later",
@@ -141,7 +144,7 @@ impl Refusal {
             Refusal::Token => Some((WWW_AUTHENTICATE, "Bearer")),
             Refusal::Method(methods) => Some((ALLOW, methods)),
             Refusal::Encoding(packed) => Some((ACCEPT_ENCODING, packed)),
-            Refusal::Busy => Some((RETRY_AFTER, "1")),
+            Refusal::Busy | Refusal::Twice => Some((RETRY_AFTER, "1")),
             Refusal::OverQuota
             | Refusal::Slow
             | Refusal::Stalled
@@ -155,7 +158,11 @@ impl Refusal {
     fn ends_connection(&self) -> bool {
         !matches!(
             self,
-            Refusal::BadGzip | Refusal::Malformed(_) | Refusal::OverQuota | Refusal::Late
+            Refusal::BadGzip
+                | Refusal::Malformed(_)
+                | Refusal::Twice
+                | Refusal::OverQuota
+                | Refusal::Late
         )
     }
 

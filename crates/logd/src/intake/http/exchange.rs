@@ -65,7 +65,9 @@ impl Exchange {
                 // The same times, labels and lines are the same entries to Loki.
                 let key = lately.key(b"loki", &body);
                 let is_repeated = lately.has(key);
-                keys.push((0, key));
+                if !is_repeated {
+                    keys.push((0, key));
+                }
                 let body = if form == Form::Protobuf { unpack(&body, room)? } else { body };
                 let lines = loki::lines(&body, form, |bytes| room.grow(bytes))?;
                 (Kind::Push(is_repeated), if is_repeated { Vec::new() } else { lines })

@@ -3,7 +3,7 @@
 //!
 //! Each refusal is an answer and a count. It does not read the line (`wish`).
 
-use super::{Connection, Desk, Terms, state::Greeting, wish::Wish};
+use super::{Connection, Desk, Limits, Terms, state::Greeting, wish::Wish};
 use crate::{clients::refusal::Refusal, guarantee::Guarantee};
 
 /// The greeting as it should be.
@@ -27,6 +27,17 @@ impl Connection {
                 self.answer_refusal(refusal, detail);
             }
         }
+    }
+
+    /// Whether this is a first line that is no greeting, of a client that may not send lines.
+    pub(super) fn is_nobody(&self, limits: &Limits) -> bool {
+        self.greeting == Greeting::Awaited && !limits.lets_send(self.origin.tenant.as_deref())
+    }
+
+    /// Takes nothing from such a client.
+    pub(super) fn refuse_nobody(&mut self) {
+        self.refused = Some(Refusal::Unidentified);
+        self.answer_refusal(Refusal::Unidentified, "");
     }
 
     /// The name is somebody else's now: nothing more is taken.
@@ -55,6 +66,9 @@ impl Connection {
             let tokens = &terms.limits.tokens;
             let tenant = tokens.tenant(token, self.origin.peer, self.is_encrypted)?;
             self.identify(&tenant, terms.tenants);
+        }
+        if !terms.limits.lets_send(self.origin.tenant.as_deref()) {
+            return Err(Refusal::Unidentified);
         }
         let Some(name) = wish.name else { return Ok(format!("H 1 {}\n", has.name())) };
         let (claim, stored) = terms.names.claim(self.owner(), terms.limits.names, name)?;

@@ -30,6 +30,8 @@ pub(crate) struct Limits {
     /// Who may have names, and how many each may bring.
     pub(crate) names: (NameRule, usize),
     pub(crate) tokens: Arc<Tokens>,
+    /// Who may send lines.
+    pub(crate) senders: Senders,
     /// Connections that one address may have, if there is a limit.
     pub(crate) address_connections: Option<u32>,
     /// How long nothing may come from a connection, if there is a limit.
@@ -45,7 +47,22 @@ pub(crate) enum LongLines {
     Refuse,
 }
 
+/// Who may send lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Senders {
+    /// Everybody who reaches a port
+    #[default]
+    Anyone,
+    /// Who has a tenant: by a token, a certificate, or an address (--tenant NAME,from=NETWORK)
+    Tenants,
+}
+
 impl Limits {
+    /// Whether a client with such a tenant may send lines.
+    pub(crate) fn lets_send(&self, tenant: Option<&str>) -> bool {
+        self.senders == Senders::Anyone || tenant.is_some()
+    }
+
     /// Uncommitted bytes that a connection may have. A line with CR and LF always fits.
     pub(crate) fn of_each(&self) -> usize {
         self.budget_each.max(self.line_max.saturating_add(2))

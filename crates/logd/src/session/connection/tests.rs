@@ -33,6 +33,7 @@ impl Table {
             turn_max: usize::MAX,
             names: (NameRule::Anyone, usize::MAX),
             tokens: Arc::default(),
+            senders: Senders::Anyone,
             address_connections: None,
             idle: None,
         };

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::intake::fluent::{acknowledgement, chunk, event, line, packed};
+use crate::intake::{
+    fluent::{acknowledgement, chunk, event, line, packed},
+    next_address,
+};
 
 /// What a port speaks: its option, what the daemon prints of it, a line for it, and the end of its answer.
 fn ports() -> [(&'static str, &'static str, Vec<u8>, Vec<u8>); 3] {
@@ -18,13 +21,6 @@ fn ports() -> [(&'static str, &'static str, Vec<u8>, Vec<u8>); 3] {
         ("--relp-intake", "taking RELP over TLS on ", frames.to_vec(), answers.to_vec()),
         ("--fluent-intake", "taking Fluent Forward over TLS on ", message, acknowledgement("x")),
     ]
-}
-
-/// The address in a line of the daemon.
-fn address(daemon: &mut Daemon, told: &str) -> SocketAddr {
-    let line = daemon.line();
-    let rest = line.trim().strip_prefix(told).unwrap_or_else(|| panic!("{line}"));
-    rest.split('/').next().unwrap().parse().unwrap()
 }
 
 /// Sends bytes with the last ones of the handshake, and ends the session: all that is answered.
@@ -49,9 +45,7 @@ fn requests_over_tls_have_the_tenant_of_the_certificate_or_of_the_token() {
         let (ca, tokens) = (place.text("ca.pem"), place.text("tokens"));
         let flags = ["--tls-client-ca", &ca, "--http-intake", "127.0.0.1:0", "--tokens", &tokens];
         let Some(mut daemon) = place.start(engine, &flags) else { continue };
-        let line = daemon.line();
-        let address = line.trim().strip_prefix("taking requests on https://").unwrap();
-        let address = address.strip_suffix("/ingest").unwrap();
+        let address = next_address(&mut daemon, "taking requests on https://");
         for (shown, header, line) in [
             (Some("web"), String::new(), "[1]"),
             (Some("web"), format!("Authorization: Bearer {token}\r\n"), "[2]"),
@@ -85,7 +79,7 @@ fn each_port_has_the_tenant_of_the_certificate_and_refuses_what_is_plain() {
             let ca = place.text("ca.pem");
             let flags = ["--tls-client-ca", &ca, option, "127.0.0.1:0"];
             let Some(mut daemon) = place.start(engine, &flags) else { continue };
-            let address = address(&mut daemon, told);
+            let address = next_address(&mut daemon, told);
             let answer = exchange(&place, address, Some("web"), &sent);
             assert!(answer.ends_with(&answered), "{engine}, {option}: {}", answer.escape_ascii());
             // In plain.
@@ -112,7 +106,7 @@ fn a_certificate_that_is_required_is_required_on_each_port() {
         let mut flags = own.to_vec();
         flags.extend(ports().iter().flat_map(|port| [port.0, "127.0.0.1:0"]));
         let Some(mut daemon) = place.start(engine, &flags) else { continue };
-        let addresses = ports().map(|port| address(&mut daemon, port.1));
+        let addresses = ports().map(|port| next_address(&mut daemon, port.1));
         for (address, (option, _, sent, answered)) in addresses.into_iter().zip(ports()) {
             // It sends nothing, so that no reset takes the place of the alert.
             let mut client = place.client_over(connect(address), None, &TLS13);
