@@ -14,7 +14,7 @@ use super::{
     protocols::OTLP_JSON,
     relp::{self, message},
 };
-use crate::harness::daemon::{Daemon, ask, cat, connect};
+use crate::harness::daemon::{ask, cat, connect};
 
 /// Nothing came yet, and neither did the end.
 #[track_caller]
