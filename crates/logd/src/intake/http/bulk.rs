@@ -94,7 +94,7 @@ pub(crate) fn read(
             continue;
         }
         let head = heads.len();
-        let (mut fate, again) = begin(&body[action], index, &mut heads)
+        let Begun { mut fate, again } = begin(&body[action], index, &mut heads)
             .map_err(|why| Refusal::malformed(format_args!("line {number}: {why}")))?;
         if let Some(own) = &mut fate {
             if from == body.len() {
@@ -166,13 +166,16 @@ fn line(body: &[u8], from: &mut usize, number: &mut u64) -> std::ops::Range<usiz
     start..end - usize::from(body[start..end].ends_with(b"\r"))
 }
 
-/// Reads an action and begins its item: what becomes of it, or nothing if no document follows. And what it is if it was
-/// stored before, if it has an `_id`.
-fn begin(
-    action: &[u8],
-    default: Option<&str>,
-    heads: &mut Vec<u8>,
-) -> Result<(Option<Fate>, Option<Fate>), String> {
+/// An action that was read.
+struct Begun {
+    /// What becomes of it, or nothing if no document follows.
+    fate: Option<Fate>,
+    /// What it is if it was stored before, if it has an `_id`.
+    again: Option<Fate>,
+}
+
+/// Reads an action and begins its item.
+fn begin(action: &[u8], default: Option<&str>, heads: &mut Vec<u8>) -> Result<Begun, String> {
     let action = serde_json::from_slice(action).map_err(|error| {
         format!("expected an action (index, create, update or delete): {error}")
     })?;
@@ -203,7 +206,7 @@ fn begin(
             _ => write(head.name("_id"), id.get()),
         }
     }
-    Ok((fate, again))
+    Ok(Begun { fate, again })
 }
 
 impl Bulk {

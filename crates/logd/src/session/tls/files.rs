@@ -46,7 +46,14 @@ impl Files {
         let own = Own { certificate: (CERTIFICATE, &self.certificate), key: (KEY, &self.key) };
         let (chain, key) = own.read()?;
         if chain.first().is_some_and(is_authority) {
-            log::remark("tls", AuthorityAsServer(&self.certificate));
+            log::remark(
+                "tls",
+                format_args!(
+                    "{CERTIFICATE} {}: it is the certificate of an authority, which clients that use rustls refuse \
+                    (CaUsedAsEndEntity): make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`",
+                    self.certificate.display()
+                ),
+            );
         }
         let versions = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(VERSIONS)
@@ -69,20 +76,6 @@ impl Files {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
-    }
-}
-
-/// Warns of a certificate that an authority has for itself.
-struct AuthorityAsServer<'a>(&'a Path);
-
-impl fmt::Display for AuthorityAsServer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{CERTIFICATE} {}: it is the certificate of an authority, which clients that use rustls refuse \
-            (CaUsedAsEndEntity): make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`",
-            self.0.display()
-        )
     }
 }
 
