@@ -11,7 +11,7 @@ use crate::{
         report::{lines::all_wrapped, table},
         row::{Measured, Row, RowKind, SampleFigures},
         section::Section,
-        verdict::{self, interval_text},
+        verdict::{self, Finding, interval_text},
     },
     workload::form::{
         columns::{self, Column},
@@ -54,6 +54,9 @@ const COLUMNS: &[Column] = &[
 
 /// A figure of a sample.
 type Figure = fn(&SampleFigures) -> f64;
+
+/// The times that engines are compared by.
+const TIMES: [(&str, Figure); 2] = [("whole time", elapsed_ns), ("I/O time", io_ns)];
 
 fn time(row: &Row, figure: Figure) -> Option<String> {
     row.measured.median(|sample| Some(figure(sample))).map(latency_text)
@@ -121,35 +124,72 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
             );
         }
     }
-    let control = rows.iter().find(|row| row.kind == RowKind::Control && row.is_valid());
-    for row in rows.iter().filter(|row| row.is_valid() && row.engine != RECORDED) {
-        let figures: [(&str, Figure); 2] = [("whole time", elapsed_ns), ("I/O time", io_ns)];
-        for (name, figure) in figures {
-            let Some(ratio) = row.measured.ratio(&recorded.measured, figure, seed) else {
-                continue;
-            };
-            let noise =
-                control.and_then(|own| own.measured.ratio(&recorded.measured, figure, seed));
-            let noise = noise.as_ref().map_or(0.0, noise_floor);
-            // Less time is better.
-            let words = match compare(&ratio.inverse(), noise) {
-                Comparison::Faster => "less",
-                Comparison::Slower => "more",
-                Comparison::NoDifference => "no difference",
-            };
-            said.push(format!(
-                "{}: {name} {} times that of the recorded engine: {words} (noise {:.0} %)",
-                row.engine,
-                interval_text(&ratio),
-                noise * 100.0
-            ));
+    let others = rows.iter().filter(|row| row.is_valid() && row.engine != RECORDED);
+    for (row, name, figure) in
+        others.flat_map(|row| TIMES.map(|(name, figure)| (row, name, figure)))
+    {
+        let Some(Difference { ratio, by, noise }) = difference(rows, row, figure, seed) else {
+            continue;
+        };
+        // Less time is better.
+        let words = match by {
+            Comparison::Faster => "less",
+            Comparison::Slower => "more",
+            Comparison::NoDifference => "no difference",
+        };
+        said.push(format!(
+            "{}: {name} {} times that of the recorded engine: {words} (noise {:.0} %)",
+            row.engine,
+            interval_text(&ratio),
+            noise * 100.0
+        ));
+    }
+    said.push(match pace {
+        Pace::Asap => {
+            let verdict = verdict::of_calls(rows, recorded.depth, "operation", seed);
+            format!("verdict: {}: {}", verdict.verdict, verdict.reason)
         }
-    }
-    if pace == Pace::Asap {
-        let verdict = verdict::of_calls(rows, recorded.depth, "operation", seed);
-        said.push(format!("verdict: {}: {}", verdict.verdict, verdict.reason));
-    }
+        Pace::Recorded => at_pace(rows, seed),
+    });
     said
+}
+
+/// What an engine takes beside the recorded one.
+struct Difference {
+    ratio: Ratio,
+    by: Comparison,
+    noise: f64,
+}
+
+fn difference(rows: &[Row], row: &Row, figure: Figure, seed: u64) -> Option<Difference> {
+    let of = |kind| {
+        rows.iter().find(move |row| row.kind == kind && row.engine == RECORDED && row.is_valid())
+    };
+    let recorded = of(RowKind::Rival)?;
+    let ratio = row.measured.ratio(&recorded.measured, figure, seed)?;
+    let noise = of(RowKind::Control)
+        .and_then(|own| own.measured.ratio(&recorded.measured, figure, seed))
+        .map_or(0.0, |ratio| noise_floor(&ratio));
+    Some(Difference { by: compare(&ratio.inverse(), noise), ratio, noise })
+}
+
+/// The verdict at the recorded pace: by the I/O time alone, for the replay waits for its think time on a processor.
+fn at_pace(rows: &[Row], seed: u64) -> String {
+    let ring = rows.iter().find(|row| row.kind == RowKind::Subject && row.is_valid());
+    let difference = ring.and_then(|ring| difference(rows, ring, io_ns, seed));
+    let Some(Difference { ratio, by, .. }) = difference else {
+        return format!("verdict: {}: the ring has no result", Finding::Inconclusive);
+    };
+    let finding = match by {
+        Comparison::Faster => Finding::UseIt,
+        Comparison::Slower => Finding::PureOverhead,
+        Comparison::NoDifference => Finding::NoDifference,
+    };
+    format!(
+        "verdict: {finding}: at the recorded pace the ring's I/O time is {} times that of what was recorded; \
+         --pace asap compares CPU time too",
+        interval_text(&ratio)
+    )
 }
 
 /// The I/O time of the recorded engine, in both of its rows, divided by that of the trace.
@@ -225,17 +265,28 @@ mod tests {
             row.measured = measured(io_ns);
             row
         };
-        let rows = [
-            with(RECORDED, RowKind::Rival, 1000.0),
-            with(RECORDED, RowKind::Control, 1000.0),
-            with("uring", RowKind::Subject, 1500.0),
-        ];
-        let said = conclusions(&Script::default(), &rows, Pace::Recorded, 1);
+        let rows = |ring_ns| {
+            [
+                with(RECORDED, RowKind::Rival, 1000.0),
+                with(RECORDED, RowKind::Control, 1000.0),
+                with("uring", RowKind::Subject, ring_ns),
+            ]
+        };
+        let said = conclusions(&Script::default(), &rows(1500.0), Pace::Recorded, 1);
         let expected =
             "uring: I/O time 1.50 [1.50, 1.50] times that of the recorded engine: more (noise 0 %)";
         assert!(said.iter().any(|own| own == expected), "{said:?}");
         assert!(
             said.iter().any(|own| own.contains("whole time 1.00") && own.contains("no difference"))
         );
+        let verdict = said.last().unwrap();
+        assert!(
+            verdict.starts_with("verdict: pure overhead: ") && verdict.contains("1.50"),
+            "{verdict}"
+        );
+        let said = conclusions(&Script::default(), &rows(500.0), Pace::Recorded, 1);
+        assert!(said.last().unwrap().starts_with("verdict: use it: "), "{said:?}");
+        let said = conclusions(&Script::default(), &rows(1.0)[..2], Pace::Recorded, 1);
+        assert!(said.last().unwrap().ends_with(": the ring has no result"), "{said:?}");
     }
 }
