@@ -17,7 +17,8 @@ fuzz_target!(|line: &[u8]| {
         assert_eq!(found, rules.check_by(scanner, line, line.len()), "{scanner:?} differs");
     }
     // As it lies among others in what was received.
-    let among = [line, b"\n{\"another\":\"line, long enough to fill a vector of 64 bytes\"}\n"].concat();
+    let among =
+        [line, b"\n{\"another\":\"line, long enough to fill a vector of 64 bytes\"}\n"].concat();
     assert_eq!(found, rules.check_first(&among, line.len()), "among others it differs");
     let judge = |whose: &str, error: Option<String>| match error {
         None => assert_eq!(found, Ok(()), "{whose} takes it"),

@@ -3,10 +3,12 @@
 //!
 //! Each function panics if something is not as it has to be.
 
+mod packed;
 mod requests;
 
 use std::collections::BTreeMap;
 
+pub use packed::{is_frame_of, packed_lines, packed_of};
 pub use requests::{bulk, loki, otlp};
 
 use crate::{
@@ -26,7 +28,7 @@ use crate::{
         json::Rules,
         wrap::Wrap,
     },
-    monitoring::stats::Stats,
+    monitoring::{http::try_request, stats::Stats},
     session::{
         connection::{Batch, Connection, Desk, Limits, LongLines, Senders, Step},
         unfinished::Held,
@@ -254,6 +256,12 @@ pub fn kafka(bytes: &[u8]) {
     ship::kafka::try_answers(bytes);
 }
 
+/// Whatever a request to the status page is, it is answered or refused, and reads no lines that it may not read. What
+/// comes after it changes nothing.
+pub fn page(bytes: &[u8], more: &[u8]) {
+    try_request(bytes, more);
+}
+
 /// Whatever a configuration says, it is taken or refused in one line.
 pub fn configuration(text: &str) {
     if let Err(error) = args::parse(text) {
@@ -307,7 +315,7 @@ mod tests {
     /// A minute of a fuzzer finds more; this sees that what it looks at holds at all.
     #[test]
     fn random_bytes_and_nearly_right_ones() {
-        let words: [&[u8]; 31] = [
+        let words: [&[u8]; 36] = [
             b"LOGD 1",
             b"\n",
             b"\r\n",
@@ -339,6 +347,11 @@ mod tests {
             b"\0\x05topic\0\0\0\x02",
             b"r=x,s=AAAA,i=4096",
             b"v=",
+            b"GET /search?tenant=web&where=a%3D1&limit=3 HTTP/1.1\r\n",
+            b"Host: 127.0.0.1\r\n",
+            b"Origin: http://127.0.0.1\r\n",
+            b"Authorization: Bearer x\r\n",
+            b"\r\n\r\n",
         ];
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..3000 {
@@ -352,6 +365,7 @@ mod tests {
             relp(&bytes, piece);
             fluent(&bytes, piece);
             kafka(&bytes);
+            page(&bytes, b"more");
             configuration(&String::from_utf8_lossy(&bytes));
         }
     }

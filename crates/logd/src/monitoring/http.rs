@@ -40,6 +40,9 @@ mod page;
 mod readers;
 mod request;
 mod search;
+mod trial;
+
+pub(crate) use trial::request as try_request;
 
 /// Requests that are answered at a time.
 const ANSWERS_MAX: usize = 16;

@@ -11,6 +11,7 @@ const HEAD_BYTES: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 
 /// What a client asked.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     For(Head),
     /// It is no request: the status, and why.
@@ -45,16 +46,23 @@ pub(super) fn read(stream: &TcpStream, until: Instant) -> io::Result<Asked> {
             Err(error) => return Err(error),
         };
         bytes.extend_from_slice(&piece[..count]);
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&bytes) {
-            Ok(httparse::Status::Complete(_)) => {
-                return Ok(head(&request).map_or_else(|why| Asked::Wrongly(400, why), Asked::For));
-            }
-            Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => {}
-            Ok(httparse::Status::Partial) => return Ok(Asked::Wrongly(431, "too long\n")),
-            Err(_) => return Ok(Asked::Wrongly(400, "no request\n")),
+        if let Some(asked) = parse(&bytes) {
+            return Ok(asked);
         }
+    }
+}
+
+/// What bytes ask for; nothing if more has to come.
+pub(super) fn parse(bytes: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {
+            Some(head(&request).map_or_else(|why| Asked::Wrongly(400, why), Asked::For))
+        }
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => None,
+        Ok(httparse::Status::Partial) => Some(Asked::Wrongly(431, "too long\n")),
+        Err(_) => Some(Asked::Wrongly(400, "no request\n")),
     }
 }
 
