@@ -55,9 +55,9 @@
 //! # Threads
 //!
 //! - A multi-threaded tokio runtime with I/O drives the rings that are built in it (feature `tokio`). Such a
-//!   ring starts a thread `ringwise-lookout` when it first holds tasks back, and a thread `ringwise-driver`
-//!   for what is in flight when the ring or the runtime ends. Any other ring starts one thread,
-//!   `ringwise-driver`. [`Builder::driver_thread`] chooses.
+//!   ring starts a thread `ringwise-lookout` when the runtime's epoll first reports an event of it, and a
+//!   thread `ringwise-driver` for what is in flight when the ring or the runtime ends. Any other ring starts
+//!   one thread, `ringwise-driver`. [`Builder::driver_thread`] chooses.
 //! - Threads named `ringwise-worker` make syscalls that block. On classic syscalls they make all of them,
 //!   except one that a [`Local`] waits for alone. On a ring they make those that it cannot make, and long reads and
 //!   writes that take less time there. They start on demand, are at most [`Builder::classic_threads`], and end after

@@ -12,16 +12,21 @@ mod rings;
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, Sender},
     },
+    task::{Context, Wake, Waker},
     time::{Duration, Instant},
 };
 
-use futures::future::poll_immediate;
+use futures::future::{BoxFuture, poll_immediate};
 use rings::skip;
 use ringwise::{BackendChoice, Descriptor, Local, Operation, Ring, net};
-use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
+use tokio::{
+    net::UnixStream,
+    runtime::{Builder as RuntimeBuilder, Handle, Runtime},
+};
 
 /// How long a task computes.
 const COMPUTES: Duration = Duration::from_millis(1000);
@@ -33,6 +38,10 @@ fn runtime() -> Runtime {
 }
 
 fn rings() -> Vec<(&'static str, Runtime, Ring)> {
+    rings_in(runtime)
+}
+
+fn rings_in(runtime: impl Fn() -> Runtime) -> Vec<(&'static str, Runtime, Ring)> {
     let choices = [("uring", BackendChoice::Uring), ("classic", BackendChoice::Classic)];
     let build = |(name, choice)| {
         let runtime = runtime();
@@ -131,6 +140,80 @@ fn whoever_drops_a_stream_of_connections_and_computes() {
         }
         compute();
     });
+}
+
+/// A runtime of two threads, which run tasks from outside the runtime before all others.
+fn runtime_that_prefers_others() -> Runtime {
+    let mut builder = RuntimeBuilder::new_multi_thread();
+    builder.worker_threads(2).global_queue_interval(1).enable_all().build().unwrap()
+}
+
+/// Spawns a task from outside the runtime when it is woken.
+struct Spawner(Handle, Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl Wake for Spawner {
+    fn wake(self: Arc<Self>) {
+        let Some(task) = self.1.lock().unwrap().take() else { return };
+        std::thread::scope(|scope| drop(scope.spawn(|| drop(self.0.spawn(task)))));
+    }
+}
+
+/// Keeps a thread of the runtime until told.
+fn hold_thread(runtime: &Runtime) -> Sender<()> {
+    let (release, released) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    drop(runtime.spawn(async move {
+        tell.send(()).unwrap();
+        released.recv().unwrap();
+    }));
+    told.recv().unwrap();
+    release
+}
+
+/// Spawns a task that waits for a timeout of the ring, and returns when the timeout is in flight.
+fn wait_in_task(runtime: &Runtime, ring: &Ring, time: Duration) -> Receiver<Instant> {
+    let (tell, told) = mpsc::channel();
+    let (begin, begun) = mpsc::channel();
+    let mut timeout = ring.submit(Operation::timeout(time));
+    drop(runtime.spawn(async move {
+        assert!(poll_immediate(&mut timeout).await.is_none());
+        begin.send(()).unwrap();
+        timeout.await.result().unwrap();
+        tell.send(Instant::now()).unwrap();
+    }));
+    begun.recv().unwrap();
+    told
+}
+
+/// A thread of tokio takes the event of the ring and keeps the driver's task for itself, and first runs a
+/// task that was spawned from outside at this moment. Only then is the other thread free.
+#[test]
+fn whoever_computes_before_the_driver_that_was_woken() {
+    for (name, runtime, ring) in rings_in(runtime_that_prefers_others) {
+        let ended = wait_in_task(&runtime, &ring, Duration::from_millis(50));
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let context = runtime.enter();
+        let ours = UnixStream::from_std(ours).unwrap();
+        drop(context);
+        let (first, second) = (hold_thread(&runtime), hold_thread(&runtime));
+        let (begin, begun) = mpsc::channel();
+        let computing = async move {
+            begin.send(Instant::now()).unwrap();
+            second.send(()).unwrap();
+            compute();
+        };
+        let computing = Mutex::new(Some(Box::pin(computing) as BoxFuture<'static, ()>));
+        let spawner = Waker::from(Arc::new(Spawner(runtime.handle().clone(), computing)));
+        assert!(ours.poll_read_ready(&mut Context::from_waker(&spawner)).is_pending());
+        // Both events are there when the first thread looks.
+        std::thread::sleep(Duration::from_millis(100));
+        std::io::Write::write_all(&mut &theirs, b"now").unwrap();
+        first.send(()).unwrap();
+        let began = begun.recv().unwrap();
+        let held_up = ended.recv().unwrap().saturating_duration_since(began);
+        assert!(held_up < HELD_UP_MAX, "{name}: {held_up:?}");
+    }
 }
 
 /// One after the other on one thread is the cheapest for tasks that do little, and half as fast for those

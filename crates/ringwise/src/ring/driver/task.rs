@@ -15,7 +15,8 @@
 //!
 //! The task is woken through the runtime's epoll and never by its waker. A task that another task
 //! wakes waits on the thread of the other, which may compute for a second. The lookout
-//! (`task/lookout.rs`) wakes the next tasks if a woken task does not.
+//! (`task/lookout.rs`) wakes the next tasks if a woken task does not. It also stands in for the
+//! driver's task if the runtime has woken it and does not run it (`task/summons.rs`).
 //!
 //! # Safety
 //!
@@ -25,6 +26,7 @@
 
 mod io;
 mod lookout;
+mod summons;
 
 use std::{
     future::Future,
@@ -41,6 +43,7 @@ use std::{
 
 use lookout::Lookout;
 use rustix::event::{EventfdFlags, eventfd};
+use summons::Caller;
 use tokio::{
     io::unix::AsyncFd,
     runtime::{Handle, RuntimeFlavor},
@@ -157,6 +160,20 @@ impl SharedDriver {
         true
     }
 
+    /// Lets the lookout take a turn in place of the driver's task. It wakes all tasks with results
+    /// at once, since nobody else would wake the next.
+    fn let_lookout_stand_in(self: &Arc<SharedDriver>) {
+        let driver = Arc::downgrade(self);
+        let stand_in = move |hub: &Arc<Hub>| {
+            let Some(driver) = driver.upgrade() else { return };
+            if driver.has_gone_round(hub, By::Thread) {
+                let (woken, _) = hub.begin_turn(Spread::AtOnce);
+                woken.into_iter().for_each(|waker| wake(Some(waker)));
+            }
+        };
+        self.lookout.stand_in_by(Box::new(stand_in));
+    }
+
     /// Lets the threads of a classic loop hand out results themselves, which saves a wake-up.
     fn let_threads_hand_out(self: &Arc<SharedDriver>, hub: &Arc<Hub>) {
         // The threads end after their loop, so they must not keep it alive.
@@ -202,10 +219,12 @@ pub(crate) fn start(
     });
     hub.let_callers_hand_over(true);
     driver.let_threads_hand_out(hub);
+    driver.let_lookout_stand_in();
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());
     let waker = Waker::from(driver.bell.clone());
-    let task = Task { driver: driver.clone(), hub, process, news, waker, row: None };
+    let caller = Arc::new(Caller::new(driver.lookout.clone(), hub.clone()));
+    let task = Task { driver: driver.clone(), hub, process, news, waker, caller, row: None };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))
 }
@@ -217,6 +236,8 @@ struct Task {
     news: ManuallyDrop<News>,
     /// Rings the bell.
     waker: Waker,
+    /// Wakes the task for the news.
+    caller: Arc<Caller>,
     /// The row of the last turn, if other tasks were held back behind it.
     row: Option<Row>,
 }
@@ -326,7 +347,9 @@ impl Future for Task {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match self.turn(context) {
+        self.caller.follow(context.waker());
+        let called = Waker::from(self.caller.clone());
+        match self.turn(&mut Context::from_waker(&called)) {
             Turn::Again => {
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -7,17 +7,22 @@
 //! are held back. If no task had a turn since the last look, it wakes all of them at once, and that
 //! wakes the runtime's other threads.
 //!
-//! The thread starts when the first results are held back. It sleeps while none are.
+//! The thread also watches whether the driver's task runs after it was woken (`summons.rs`). While
+//! the task does not, the thread takes the driver's turns.
+//!
+//! The thread starts when the driver is first woken. It sleeps while the driver is not woken and no
+//! results are held back.
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::Builder as ThreadBuilder,
     time::Duration,
 };
 
+use super::summons::{Coming, Summons};
 use crate::ring::{
     contained::wake,
     hub::{Hub, turns::Held},
@@ -28,6 +33,11 @@ const INTERVAL: Duration = Duration::from_millis(2);
 /// The number of looks without a task held back after which the thread sleeps. It does not sleep
 /// sooner, since waking it has a cost.
 const IDLE_LOOKS: u32 = 16;
+/// The stack of the thread: wakers and drops of buffers run users' code.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Takes a turn of the driver.
+pub(super) type StandIn = Box<dyn Fn(&Arc<Hub>) + Send + Sync>;
 
 /// The state of the thread; see the header.
 #[derive(Default)]
@@ -36,6 +46,8 @@ pub(super) struct Lookout {
     is_looking: AtomicBool,
     state: Mutex<State>,
     called: Condvar,
+    pub(super) summons: Summons,
+    stand_in: OnceLock<StandIn>,
 }
 
 #[derive(Default)]
@@ -49,7 +61,14 @@ impl Lookout {
         crate::sync::lock(&self.state)
     }
 
-    /// Starts to look because results are held back, unless the thread already does.
+    /// From now on calls `stand_in` while the driver's task is late.
+    pub(super) fn stand_in_by(&self, stand_in: StandIn) {
+        // Only the first call counts, since a ring has one driver.
+        let _ = self.stand_in.set(stand_in);
+    }
+
+    /// Starts to look because results are held back or the driver was woken, unless the thread
+    /// already does.
     pub(super) fn look(self: &Arc<Self>, hub: &Arc<Hub>) {
         if self.is_looking.swap(true, Ordering::AcqRel) {
             return;
@@ -60,7 +79,7 @@ impl Lookout {
             return;
         }
         let (lookout, hub) = (self.clone(), Arc::downgrade(hub));
-        let thread = ThreadBuilder::new().name("ringwise-lookout".into()).stack_size(64 << 10);
+        let thread = ThreadBuilder::new().name("ringwise-lookout".into()).stack_size(STACK_BYTES);
         // If no thread can be started, the next results try again.
         state.has_thread = thread.spawn(move || lookout.run(&hub)).is_ok();
         self.is_looking.store(state.has_thread, Ordering::Release);
@@ -87,22 +106,46 @@ impl Lookout {
         !state.unwrap_or_else(PoisonError::into_inner).has_ended
     }
 
-    fn look_until_idle(&self, hub: &Hub) {
+    fn look_until_idle(&self, hub: &Arc<Hub>) {
         let mut turn = hub.turn();
-        let mut idle = 0;
+        // A wake-up of the driver that was followed needs no second look.
+        let mut idle = IDLE_LOOKS - 1;
         while idle < IDLE_LOOKS && !self.lock().has_ended {
             std::thread::sleep(INTERVAL);
-            match hub.look_after(&mut turn) {
-                Held::Nobody => idle += 1,
-                Held::InTurn => idle = 0,
-                Held::Back(wakers) => {
-                    idle = 0;
-                    wakers.into_iter().for_each(|waker| wake(Some(waker)));
-                }
-            }
+            idle = match (self.look_at_driver(hub), look_at_tasks(hub, &mut turn)) {
+                (_, true) => 0,
+                (true, false) => idle,
+                (false, false) => idle + 1,
+            };
         }
-        self.is_looking.store(false, Ordering::Release);
+        self.is_looking.swap(false, Ordering::AcqRel);
+        // Whoever called before this found the thread looking, and did not wake it.
+        if self.look_at_driver(hub) | look_at_tasks(hub, &mut turn) {
+            self.is_looking.store(true, Ordering::Release);
+        }
     }
+
+    /// Takes a turn of the driver if its task is late. Returns whether the task was woken.
+    fn look_at_driver(&self, hub: &Arc<Hub>) -> bool {
+        let coming = self.summons.look();
+        if coming == Coming::Late
+            && let Some(stand_in) = self.stand_in.get()
+        {
+            stand_in(hub);
+        }
+        coming != Coming::Not
+    }
+}
+
+/// Wakes the tasks that are held back if none of them had a turn since the last look. Returns
+/// whether there are any.
+fn look_at_tasks(hub: &Hub, turn: &mut u64) -> bool {
+    let held = hub.look_after(turn);
+    let is_needed = !matches!(held, Held::Nobody);
+    if let Held::Back(wakers) = held {
+        wakers.into_iter().for_each(|waker| wake(Some(waker)));
+    }
+    is_needed
 }
 
 #[cfg(all(not(ringwise_loom), test))]
