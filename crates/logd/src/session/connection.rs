@@ -369,12 +369,6 @@ impl Connection {
         self.count_refusal(desk);
     }
 
-    fn count_refusal(&mut self, desk: &mut Desk<'_>) {
-        if let Some(refusal) = self.refused.take() {
-            desk.counts.refused_greetings.note(refusal);
-        }
-    }
-
     fn frame(&mut self, frame: Frame<'_>, run: &mut Run<'_>, terms: Terms<'_>, batch: &mut Batch) {
         let limits = terms.limits;
         match frame {
@@ -470,13 +464,6 @@ impl Connection {
         self.filling.sequence = self.sequence;
         if self.greeting == Greeting::Wanted {
             self.rejected.push_back((self.sequence, cause.word()));
-        }
-    }
-
-    /// The first line was no greeting.
-    fn speak(&mut self) {
-        if self.greeting == Greeting::Awaited {
-            self.greeting = Greeting::Silent;
         }
     }
 

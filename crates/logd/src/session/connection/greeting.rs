@@ -47,6 +47,19 @@ impl Connection {
         self.backlog = Vec::new();
     }
 
+    /// The first line was no greeting.
+    pub(super) fn speak(&mut self) {
+        if self.greeting == Greeting::Awaited {
+            self.greeting = Greeting::Silent;
+        }
+    }
+
+    pub(super) fn count_refusal(&mut self, desk: &mut Desk<'_>) {
+        if let Some(refusal) = self.refused.take() {
+            desk.counts.refused_greetings.note(refusal);
+        }
+    }
+
     fn answer_refusal(&mut self, refusal: Refusal, detail: &str) {
         self.greeting = Greeting::Refused;
         let answer = format!("E 1 {} {detail}", refusal.word());
