@@ -61,8 +61,9 @@ fn one_thread_makes_the_names_of_a_directory_where_that_takes_the_time() {
         assert!(shell(&at, "diff -r s d && rm -r d"));
         threads_that(&fs::read_to_string(at.join("../trace")).unwrap(), "O_CREAT|O_EXCL").len()
     };
-    assert_eq!(makers(&[]), 3, "the walk and two threads");
-    // On a busy machine a thread may lose its processor between two names, which looks like other work.
+    // On a busy machine a thread may lose its processor at a name, which looks like waiting for the other, or between two
+    // names, which looks like other work.
+    assert!((0..5).any(|_| makers(&[]) == 3), "the walk and two threads");
     let mut tries = (0..5).map(|_| makers(&["-e", "inject=openat:delay_exit=3000"]));
     assert!(tries.any(|threads| threads == 2), "the walk and one thread");
 }

@@ -223,7 +223,7 @@ pub(crate) fn start(
     let news = ManuallyDrop::new(News { events, turns });
     let (hub, process) = (hub.clone(), process.clone());
     let waker = Waker::from(driver.bell.clone());
-    let caller = Arc::new(Caller::new(driver.lookout.clone(), hub.clone()));
+    let caller = Arc::new(Caller::new(driver.lookout.clone(), hub.clone(), process.clone()));
     let task = Task { driver: driver.clone(), hub, process, news, waker, caller, row: None };
     drop(runtime.spawn(task));
     Some(Ok((setup, driver)))

@@ -18,6 +18,7 @@ use super::lookout::Lookout;
 use crate::{
     ring::{contained::wake, hub::Hub},
     sync::lock,
+    sys::fork::ProcessMark,
 };
 
 /// The driver's task has run since the last wake-up.
@@ -71,11 +72,12 @@ pub(super) struct Caller {
     task: Mutex<Option<Waker>>,
     lookout: Arc<Lookout>,
     hub: Arc<Hub>,
+    process: Arc<ProcessMark>,
 }
 
 impl Caller {
-    pub(super) fn new(lookout: Arc<Lookout>, hub: Arc<Hub>) -> Caller {
-        Caller { task: Mutex::default(), lookout, hub }
+    pub(super) fn new(lookout: Arc<Lookout>, hub: Arc<Hub>, process: Arc<ProcessMark>) -> Caller {
+        Caller { task: Mutex::default(), lookout, hub, process }
     }
 
     /// Notes that the task runs, and how to wake it the next time.
@@ -94,8 +96,12 @@ impl Wake for Caller {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.lookout.summons.begin();
-        self.lookout.look(&self.hub);
+        // A forked process that drops its copy of the runtime comes here too. It has no ring, and no
+        // thread may take turns in it.
+        if !self.process.is_foreign() {
+            self.lookout.summons.begin();
+            self.lookout.look(&self.hub);
+        }
         let task = lock(&self.task).clone();
         wake(task);
     }
