@@ -123,10 +123,10 @@ pub struct Args {
     #[arg(long, value_name = "T,T")]
     pub transport: Option<String>,
 
-    /// echo, log: offer this many requests or lines per second, or max. echo: auto
-    /// finds a rate that the servers keep [default: echo max, then auto where the
-    /// load was the limit; log 50000,max; --quick: max; --full: 200000,max]
-    #[arg(long, value_name = "N,max")]
+    /// echo, log: offer this many requests or lines per second, or max; auto finds
+    /// a rate that the servers keep [default: echo and log --quick max, then auto
+    /// where the load was the limit; log 50000,max; --full: 200000,max]
+    #[arg(long, value_name = "N,max,auto")]
     pub rate: Option<String>,
 
     /// log: look at this many results before asking for more; 1 also sends each
@@ -359,7 +359,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "A,B")]
     pub engines: Option<String>,
 
-    /// Keep the recorded time between operations (recorded), or leave it out (asap)
+    /// Keep the recorded time between operations (recorded), leave it out (asap), or
+    /// begin each operation at its recorded time (open)
     #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
     pub pace: ReplayPace,
 
@@ -395,6 +396,8 @@ pub enum ReplayPace {
     Recorded,
     /// As soon as possible.
     Asap,
+    /// At the recorded times.
+    Open,
 }
 
 /// What of the page cache a replay prepares.

@@ -1,14 +1,14 @@
 //! Daemons with a port of the intake, and daemons that are killed under load: what is told then has to be there.
 
 use std::{
-    io::Write,
-    net::SocketAddr,
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr},
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
-use crate::harness::daemon::{Daemon, rounds, wait_until};
+use crate::harness::daemon::{Daemon, connect, rounds, wait_until};
 
 mod again;
 mod bodies;
@@ -52,6 +52,16 @@ pub fn next_address(daemon: &mut Daemon, told: &str) -> SocketAddr {
     let line = daemon.line();
     let address = line.trim().strip_prefix(told).and_then(|rest| rest.split('/').next());
     address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+}
+
+/// All that is answered to bytes, after which nothing more is sent.
+pub fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    stream.write_all(bytes).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
 }
 
 /// Packs a body.

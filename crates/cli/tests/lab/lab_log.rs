@@ -69,6 +69,27 @@ fn rows(results: &Value) -> impl Iterator<Item = &Value> {
 }
 
 #[test]
+fn a_rate_that_is_found_is_offered() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let arguments = "--engines epoll --guarantee none --rate auto --connections 3 --duration 250ms";
+    let (text, results) = good(directory.path(), arguments);
+    let offered = |row: &Value| row["offered_per_s"].as_u64();
+    let found = rows(&results).find_map(offered).expect("a second section");
+    for part in [
+        "log, plain, no acknowledgement, as many lines as are taken, 150 bytes a line",
+        &format!("{found} lines per second offered, 150 bytes a line, 3 connections"),
+        "the rate is 0.3 of the slowest server's in a closed loop, rounded down",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert_eq!(rows(&results).count(), 4);
+    for row in rows(&results).filter(|row| offered(row).is_some()) {
+        let rate = row["ops_per_s"].as_f64().unwrap();
+        assert!(row["void"].is_null() && rate < found as f64 * 1.1, "{row:#}");
+    }
+}
+
+#[test]
 fn daemons_are_compared_within_a_guarantee() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let arguments = "--engines uring,epoll,uring+sqpoll --guarantee none,durable --rate 3000 \

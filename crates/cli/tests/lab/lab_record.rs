@@ -463,7 +463,7 @@ fn a_running_process_that_ends_ends_its_recording() {
     recorder.args(words(&options)).current_dir(directory.path()).stderr(Stdio::piped());
     let recorder = recorder.spawn().unwrap();
     let trace = directory.path().join("t");
-    wait_until(|| trace.exists() && count_operations(&records(&trace).1) > 10);
+    wait_until(|| is_under_way(&trace));
     fs::write(directory.path().join("enough"), "").unwrap();
     assert!(writer.wait().unwrap().success());
     let output = recorder.wait_with_output().unwrap();
@@ -515,11 +515,15 @@ fn long_recording(directory: &Path, options: &str, script: &str) -> Child {
         .spawn()
         .unwrap();
     let trace = directory.join("t");
-    wait_until(|| {
-        fs::metadata(&trace).is_ok_and(|found| found.len() > 2000)
-            && count_operations(&records(&trace).1) > 10
-    });
+    wait_until(|| is_under_way(&trace));
     recorder
+}
+
+/// Whether a trace that is being written has some operations. At first it is not there, or has no header yet.
+fn is_under_way(trace: &Path) -> bool {
+    let Ok(file) = File::open(trace) else { return false };
+    let Ok(reader) = AnyReader::new(BufReader::new(file)) else { return false };
+    count_operations(&reader.map_while(Result::ok).collect::<Vec<_>>()) > 10
 }
 
 fn wait_until(mut is_done: impl FnMut() -> bool) {

@@ -299,6 +299,11 @@ fn a_program_is_replayed_without_its_files() {
     let text = stdout(&lab(directory.path(), &asap));
     assert!(text.contains("verdict: ") && !text.contains("uring+one-ring"), "{text}");
     assert!(!text.contains("fidelity"), "{text}");
+    let open = ["replay", "t", "--repeats", "2", "--pace", "open", "--engines", "uring"];
+    let text = stdout(&lab(directory.path(), &open));
+    assert!(text.contains("replay at the recorded times"), "{text}");
+    assert!(text.contains(": at the recorded times the ring's I/O time is "), "{text}");
+    assert!(!text.contains("excluded") && !text.contains("fidelity"), "{text}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace is left");
 }
 

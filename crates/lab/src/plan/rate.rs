@@ -8,7 +8,7 @@ const RATE_MAX: u64 = 100_000_000;
 
 /// The load on servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
+enum Rate {
     /// As many operations as the servers take.
     Max,
     /// A fixed number of operations per second.
@@ -18,26 +18,66 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Reads a list of rates. `with_auto`: whether the workload can derive one.
-    pub(crate) fn list(text: &str, with_auto: bool) -> Result<Vec<Rate>, LabError> {
-        let words = if with_auto { ", max or auto" } else { " or max" };
+    fn list(text: &str) -> Result<Vec<Rate>, LabError> {
         list(text, |item| match item {
             "max" => Ok(Rate::Max),
-            "auto" if with_auto => Ok(Rate::Auto),
+            "auto" => Ok(Rate::Auto),
             _ => match item.parse() {
                 Ok(rate @ 1..=RATE_MAX) => Ok(Rate::PerSecond(rate)),
-                _ => Err(usage("--rate", format_args!("{item}: expected 1 to {RATE_MAX}{words}"))),
+                _ => {
+                    let words = format_args!("{item}: expected 1 to {RATE_MAX}, max or auto");
+                    Err(usage("--rate", words))
+                }
             },
         })
     }
 
     /// The rate that was typed. None: as many as the servers take, which the lab derives a rate from too.
-    pub fn typed(self) -> Option<u64> {
+    fn typed(self) -> Option<u64> {
         match self {
             Rate::PerSecond(rate) => Some(rate),
             Rate::Max | Rate::Auto => None,
         }
     }
+}
+
+/// With fewer connections a closed loop leaves the generator idle: it waits for the server.
+const CLIENT_BOUND_CONNECTIONS_MIN: usize = 8;
+
+/// When a closed loop is followed by a fixed rate that it gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auto {
+    /// Never: other rates were typed.
+    Never,
+    /// If the generator was at its limit, so that the closed loop does not answer.
+    #[default]
+    IfClientBound,
+    /// Always: it was typed.
+    Always,
+}
+
+impl Auto {
+    /// Those of these numbers of connections at which a fixed rate may follow the closed loop.
+    pub(crate) fn connections(self, all: &[usize]) -> impl Iterator<Item = usize> {
+        let least = match self {
+            Auto::Never => usize::MAX,
+            Auto::IfClientBound => CLIENT_BOUND_CONNECTIONS_MIN,
+            Auto::Always => 1,
+        };
+        all.iter().copied().filter(move |&connections| connections >= least)
+    }
+}
+
+/// The rates that were typed, each once, and when the lab derives another.
+pub(crate) fn loads(typed: &str) -> Result<(Vec<Option<u64>>, Auto), LabError> {
+    let typed = Rate::list(typed)?;
+    let mut rates = Vec::new();
+    for rate in typed.iter().map(|rate| rate.typed()) {
+        if !rates.contains(&rate) {
+            rates.push(rate);
+        }
+    }
+    Ok((rates, if typed.contains(&Rate::Auto) { Auto::Always } else { Auto::Never }))
 }
 
 /// A rate in a title: `50000 lines per second offered`.
@@ -51,21 +91,20 @@ mod tests {
 
     #[test]
     fn rates_are_numbers_and_words() {
-        let all = Rate::list("max, 60000,auto,max", true).unwrap();
-        assert_eq!(all, [Rate::Max, Rate::PerSecond(60_000), Rate::Auto]);
-        assert_eq!(
-            all.iter().map(|rate| rate.typed()).collect::<Vec<_>>(),
-            [None, Some(60_000), None]
-        );
-        assert_eq!(Rate::list("100000000", false).unwrap(), [Rate::PerSecond(RATE_MAX)]);
-        for (text, with_auto, reason) in [
-            ("0", true, "--rate 0: expected 1 to 100000000, max or auto"),
-            ("100000001", false, "--rate 100000001: expected 1 to 100000000 or max"),
-            ("auto", false, "--rate auto: expected 1 to 100000000 or max"),
-            ("60k", true, "--rate 60k: expected 1 to 100000000, max or auto"),
-            ("max,", true, "--rate : expected 1 to 100000000, max or auto"),
-        ] {
-            assert_eq!(Rate::list(text, with_auto).unwrap_err().to_string(), reason);
+        let all = loads("max, 60000,auto,max").unwrap();
+        assert_eq!(all, (vec![None, Some(60_000)], Auto::Always));
+        assert_eq!(loads("100000000").unwrap(), (vec![Some(RATE_MAX)], Auto::Never));
+        for (text, item) in [("0", "0"), ("100000001", "100000001"), ("60k", "60k"), ("max,", "")] {
+            let reason = format!("--rate {item}: expected 1 to 100000000, max or auto");
+            assert_eq!(loads(text).unwrap_err().to_string(), reason);
         }
+    }
+
+    #[test]
+    fn few_connections_leave_the_generator_idle() {
+        let of = |auto: Auto| auto.connections(&[1, 8, 50]).collect::<Vec<_>>();
+        assert!(of(Auto::Never).is_empty());
+        assert_eq!(of(Auto::IfClientBound), [8, 50]);
+        assert_eq!(of(Auto::Always), [1, 8, 50]);
     }
 }

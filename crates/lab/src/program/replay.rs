@@ -89,6 +89,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
     let pace = match args.pace {
         ReplayPace::Recorded => Pace::Recorded,
         ReplayPace::Asap => Pace::Asap,
+        ReplayPace::Open => Pace::Open,
     };
     say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);

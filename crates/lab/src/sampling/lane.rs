@@ -152,6 +152,13 @@ impl Lane {
         self.counts.issued += count;
     }
 
+    /// An operation begins now that was to begin at `came_ns`, and counts as in flight since then.
+    pub fn begin_late(&mut self, came_ns: u64, now_ns: u64) {
+        self.begin(1, now_ns);
+        let waited_to_ns = now_ns.min(self.until_ns);
+        self.in_flight_ns += waited_to_ns.saturating_sub(came_ns.max(self.window.from_ns));
+    }
+
     /// An operation has come back: counts it, and verifies what it brought. The time that takes
     /// is outside of its latency.
     ///
@@ -339,6 +346,17 @@ mod tests {
         lane.complete(second, 100, 300, &content(second)).unwrap();
         lane.complete(first, 100, 600, &content(first)).unwrap();
         assert_eq!(lane.into_counts().in_flight_ns, 2 * 200 + 300);
+    }
+
+    #[test]
+    fn what_begins_late_was_in_flight_since_it_came() {
+        let mut lane = lane(Extent::Time(Duration::from_nanos(1000)));
+        for (came, began, ended) in [(150, 200, 300), (250, 300, 400)] {
+            lane.begin_late(came, began);
+            lane.complete_moved(came, ended, 1);
+        }
+        let counts = lane.into_counts();
+        assert_eq!((counts.operations, counts.in_flight_ns, counts.edge_ns), (2, 300, 0));
     }
 
     #[test]

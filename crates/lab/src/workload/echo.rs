@@ -23,7 +23,7 @@ use ringwise_measure::{
 };
 
 pub(crate) use self::builtin::serve;
-use self::plan::{Auto, EchoPlan, EchoServer, Spin};
+use self::plan::{EchoPlan, EchoServer, Spin};
 use super::{
     form::{Context, Entry, Keep, Outcome, Workload, with_control},
     under_load::{self, UnderLoad},
@@ -48,7 +48,7 @@ use crate::{
             facts::{Facts, Question, Target, start},
         },
         under_load::{
-            derived_rate::{self, DerivedRate},
+            derived_rate::DerivedRate,
             server::{self, Processors, Server},
         },
     },
@@ -96,7 +96,8 @@ const SERVER: Duration = Duration::from_millis(35);
 impl Workload for EchoPlan {
     /// All servers and one of them again, for each length, rate and number of connections.
     fn rows(&self) -> usize {
-        let loads = self.rates.len() * self.connections.len() + self.auto_connections().count();
+        let loads = self.rates.len() * self.connections.len()
+            + self.auto.connections(&self.connections).count();
         loads * self.lengths.len() * (self.servers.len() + 1)
     }
 
@@ -109,8 +110,9 @@ impl Workload for EchoPlan {
             for &rate_per_s in &self.rates {
                 let load = Load { length_bytes, rate_per_s, derived: None };
                 let outcome = run(context, self, &load);
+                let rows = &outcome.section.rows;
                 let derived_rates = match rate_per_s {
-                    None => self.derived_rates(&outcome.section.rows),
+                    None => DerivedRate::after(rows, &self.connections, self.auto),
                     Some(_) => Vec::new(),
                 };
                 keep(outcome)?;
@@ -122,17 +124,6 @@ impl Workload for EchoPlan {
             }
         }
         Ok(())
-    }
-}
-
-impl EchoPlan {
-    /// The rates that a closed loop gives.
-    fn derived_rates(&self, rows: &[Row]) -> Vec<DerivedRate> {
-        let is_wanted = |connections: &usize| {
-            self.auto == Auto::Always || derived_rate::is_client_bound(rows, *connections)
-        };
-        let wanted = self.auto_connections().filter(is_wanted);
-        wanted.filter_map(|connections| DerivedRate::of(rows, connections)).collect()
     }
 }
 
@@ -295,8 +286,7 @@ fn servers<'a>(plan: &'a EchoPlan, load: &Load<'_>) -> Vec<(&'a EchoServer, RowK
         // At a fixed rate the default does not spin either.
         let is_twice =
             load.rate_per_s.is_some() && has_default && **server == EchoServer::Uring(Spin::Off);
-        let has_name = |derived: &DerivedRate| derived.engines.contains(&server.to_string());
-        !is_twice && load.derived.is_none_or(has_name)
+        !is_twice && load.derived.is_none_or(|derived| derived.has(server))
     };
     let compared: Vec<&EchoServer> = plan.servers.iter().filter(is_compared).collect();
     with_control(compared.iter().copied(), |server| match server {
@@ -336,11 +326,14 @@ mod tests {
         rows
     }
 
+    fn derived_rates(plan: &EchoPlan, rows: &[Row]) -> Vec<DerivedRate> {
+        DerivedRate::after(rows, &plan.connections, plan.auto)
+    }
+
     #[test]
     fn a_fixed_rate_follows_a_closed_loop_that_does_not_answer() {
         let at = |rate: Option<&str>, is_client_bound| {
-            let derived_rates = plan(rate).derived_rates(&closed_loop(is_client_bound));
-            derived_rates
+            derived_rates(&plan(rate), &closed_loop(is_client_bound))
                 .iter()
                 .map(|derived| (derived.connections, derived.rate_per_s))
                 .collect::<Vec<_>>()
@@ -370,7 +363,7 @@ mod tests {
         assert_eq!(names(closed), "uring uring-spin epoll tokio blocking node uring");
         let fixed = Load { rate_per_s: Some(60_000), ..closed };
         assert_eq!(names(fixed), "uring epoll tokio blocking node uring");
-        let derived = plan.derived_rates(&closed_loop(true)).remove(0);
+        let derived = derived_rates(&plan, &closed_loop(true)).remove(0);
         assert_eq!(names(Load { derived: Some(&derived), ..fixed }), "uring epoll uring");
     }
 

@@ -57,7 +57,10 @@ use crate::{
             cost::Samples,
             facts::{Facts, Question, Target, start},
         },
-        under_load::server::{self, Processors},
+        under_load::{
+            derived_rate::DerivedRate,
+            server::{self, Processors},
+        },
     },
 };
 
@@ -151,8 +154,12 @@ const LINES_PER_S: u64 = 2_000_000;
 
 impl Workload for LogPlan {
     fn rows(&self) -> usize {
-        let rows = self.groups.iter().map(|&group| rows_per_count(self, group)).sum::<usize>();
-        self.connections.len() * rows
+        let derived = self.auto.connections(&self.connections).count();
+        let rows_of = |group: &LogGroup| {
+            let counts = self.connections.len() + group.offered_per_s.map_or(derived, |_| 0);
+            counts * rows_per_count(self, *group)
+        };
+        self.groups.iter().map(rows_of).sum()
     }
 
     fn time(&self, samples: &Samples) -> Duration {
@@ -169,7 +176,20 @@ impl Workload for LogPlan {
     }
 
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
-        self.groups.iter().try_for_each(|&group| keep(run(context, self, group)))
+        for &group in &self.groups {
+            let outcome = run(context, self, group, None);
+            let rows = &outcome.section.rows;
+            let derived_rates = match group.offered_per_s {
+                None => DerivedRate::after(rows, &self.connections, self.auto),
+                Some(_) => Vec::new(),
+            };
+            keep(outcome)?;
+            for derived in &derived_rates {
+                let group = LogGroup { offered_per_s: Some(derived.rate_per_s), ..group };
+                keep(run(context, self, group, Some(derived)))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -368,16 +388,26 @@ impl under_load::Served for Served {
     }
 }
 
-/// Measures all daemons of a group at all numbers of connections.
-fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
+/// Measures all daemons of a group at all numbers of connections, or at the one that a derived rate is for.
+fn run(
+    context: &Context<'_>,
+    plan: &LogPlan,
+    group: LogGroup,
+    derived: Option<&DerivedRate>,
+) -> Outcome {
     let processors = Processors::choose();
     let timing = Timing { warm_up: Duration::ZERO, ..context.timing };
-    let all = UnderLoad::new(&plan.connections, &servers(plan, group), |server| {
+    let connections =
+        derived.map_or_else(|| plan.connections.clone(), |derived| vec![derived.connections]);
+    let all = UnderLoad::new(&connections, &servers(plan, group, derived), |server| {
         let directory = context.plan.directory.clone();
         let (server, switches) = (server.clone(), plan.switches);
         Served { server, group, switches, processors, timing, directory }
     });
-    let title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
+    let mut title = format!("log, {group}, {} bytes a line", size_text(plan.line_bytes as u64));
+    if let Some(derived) = derived {
+        title += &format!(", {} connections", derived.connections);
+    }
     let mut section = Section::new(&FACTS, title, Vec::new());
     section.place.block_bytes = plan.line_bytes;
     section.short = group.short();
@@ -393,6 +423,7 @@ fn run(context: &Context<'_>, plan: &LogPlan, group: LogGroup) -> Outcome {
          (1 µs a line is 1 s for a million)"
             .to_owned(),
     );
+    section.notes.extend(derived.into_iter().flat_map(|derived| derived.notes.clone()));
     all.run(context, section, "line", remark)
 }
 
@@ -401,9 +432,16 @@ fn own_fields(group: LogGroup) -> BTreeMap<&'static str, Value> {
     BTreeMap::from([("transport", json!(group.transport)), ("guarantee", json!(group.guarantee))])
 }
 
-/// All daemons of a group, and what each is for.
-fn servers(plan: &LogPlan, group: LogGroup) -> Vec<(&LogServer, RowKind)> {
-    let of_group = plan.servers.iter().filter(|server| server.belongs_to(group));
+/// All daemons of a group that are compared, and what each is for.
+fn servers<'a>(
+    plan: &'a LogPlan,
+    group: LogGroup,
+    derived: Option<&DerivedRate>,
+) -> Vec<(&'a LogServer, RowKind)> {
+    let is_compared = |server: &&LogServer| {
+        server.belongs_to(group) && derived.is_none_or(|derived| derived.has(*server))
+    };
+    let of_group = plan.servers.iter().filter(is_compared);
     with_control(of_group, |server| match server {
         LogServer::Uring => RowKind::Subject,
         LogServer::UringSqpoll => RowKind::Variant,

@@ -1,22 +1,18 @@
 //! What clients send again: requests and chunks that got no answer, and those that are still on their way to the disk.
 
-use std::{
-    io::{Read, Write},
-    net::Shutdown,
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use serde_json::Value;
 
 use super::{
+    answer,
     fluent::{acknowledgement, chunk, event, packed},
     http::{Answer, Client, start},
     next_address,
-    protocols::{BULK, send},
+    protocols::{BULK, LOKI_JSON, send},
 };
 use crate::harness::{
-    daemon::{ENGINES, ask, cat, connect, wait_until},
+    daemon::{ENGINES, ask, cat, wait_until},
     disk::{Device, Disk},
 };
 
@@ -52,8 +48,7 @@ fn what_comes_again_is_recognised_where_its_protocol_has_a_name_for_it() {
         let request = format!("{head}Content-Length: {}\r\n\r\n", pushed.len());
         Client::new(address).send(&[request.as_bytes(), pushed].concat()).unwrap();
         wait_until("both entries", || cat(&[], directory.path()).len() == 6);
-        let push = "POST /loki/api/v1/push\nContent-Type: application/json";
-        assert_eq!(send(address, push, pushed).status, 204);
+        assert_eq!(send(address, LOKI_JSON, pushed).status, 204);
         let figures = ask(&page, "/metrics");
         assert!(figures.contains("logd_repeated_items_total{thread=\"1\"} 3\n"), "{figures}");
         daemon.end();
@@ -71,23 +66,13 @@ fn what_comes_again_while_it_is_stored_is_stored_once() {
         let Some((mut daemon, address)) = start(engine, &log, &flags) else { continue };
         let fluent = next_address(&mut daemon, "taking Fluent Forward on ");
         let push = b"{\"streams\":[{\"stream\":{},\"values\":[[\"7\",\"x\"]]}]}";
-        let head = "POST /loki/api/v1/push\nContent-Type: application/json";
         // Too many events for one piece.
         let events = (0..20_000).flat_map(|_| event(4)).collect::<Vec<_>>();
         let message = packed(&events, &chunk("c"));
         let frozen = disk.freeze();
         let answers: Vec<_> = thread::scope(|scope| {
-            let pushes = [(); 2].map(|()| scope.spawn(|| send(address, head, push)));
-            let chunks = [(); 2].map(|()| {
-                scope.spawn(|| {
-                    let mut client = connect(fluent);
-                    client.write_all(&message).unwrap();
-                    let mut answer = Vec::new();
-                    client.shutdown(Shutdown::Write).unwrap();
-                    client.read_to_end(&mut answer).unwrap();
-                    answer
-                })
-            });
+            let pushes = [(); 2].map(|()| scope.spawn(|| send(address, LOKI_JSON, push)));
+            let chunks = [(); 2].map(|()| scope.spawn(|| answer(fluent, &message)));
             // All have come by then. The disk takes nothing, so there is no answer to wait for.
             thread::sleep(Duration::from_millis(500));
             drop(frozen);
@@ -98,7 +83,7 @@ fn what_comes_again_while_it_is_stored_is_stored_once() {
         });
         assert_eq!(answers.iter().filter(|answer| **answer == acknowledgement("c")).count(), 1);
         assert_eq!(answers.iter().filter(|answer| answer.is_empty()).count(), 1);
-        assert_eq!(send(address, head, push).status, 204);
+        assert_eq!(send(address, LOKI_JSON, push).status, 204);
         daemon.end();
         assert_eq!(cat(&[], &log).len(), 20_001, "{engine}");
     }

@@ -154,8 +154,8 @@ fn tokens_come_as_keys_and_passwords_and_a_full_tenant_sends_later() {
     assert_eq!(cat(&["--tenant", "web"], &store).len(), 3);
     for (head, body) in [
         ("POST /_bulk\nContent-Type: application/x-ndjson", &bulk[..]),
-        ("POST /v1/logs\nContent-Type: application/json", &b"{}"[..]),
-        ("POST /loki/api/v1/push\nContent-Type: application/json", b"{}"),
+        (OTLP_JSON, &b"{}"[..]),
+        (LOKI_JSON, b"{}"),
         ("POST /ingest", b"{}"),
     ] {
         let answer = send(address, &format!("{head}\nAuthorization: Bearer {token}"), body);
@@ -189,7 +189,7 @@ fn a_token_in_plain_from_elsewhere_is_refused_unless_it_is_permitted() {
             json!("security_exception"),
         ),
         (OTLP_JSON, b"{}", "/code", json!(7)),
-        ("POST /loki/api/v1/push\nContent-Type: application/json", b"{}", "", Value::Null),
+        (LOKI_JSON, b"{}", "", Value::Null),
     ] {
         let answer = send(far, &format!("{head}\nAuthorization: Bearer {token}"), body);
         assert_eq!((answer.status, answer.body.pointer(place)), (403, Some(&told)), "{head}");
@@ -210,6 +210,7 @@ fn a_token_in_plain_from_elsewhere_is_refused_unless_it_is_permitted() {
     assert_eq!(cat(&["--tenant", "web"], &store), ["[2]", "[4]"]);
 }
 
+pub const LOKI_JSON: &str = "POST /loki/api/v1/push\nContent-Type: application/json";
 pub const OTLP_JSON: &str = "POST /v1/logs\nContent-Type: application/json";
 pub const OTLP_PROTOBUF: &str = "POST /v1/logs\nContent-Type: application/x-protobuf";
 
@@ -327,9 +328,8 @@ fn entries_of_loki_are_lines() {
         else {
             continue;
         };
-        let head = "POST /loki/api/v1/push\nContent-Type: application/json";
         let body = r#"{"streams":[{"stream":{"job":"web"},"values":[["1570818238000000001","a \"b\"",{"trace":"1"}]]}]}"#;
-        let answer = send(address, head, body.as_bytes());
+        let answer = send(address, LOKI_JSON, body.as_bytes());
         assert_eq!((answer.status, answer.bytes.len()), (204, 0), "{}", answer.head);
         let push = |seconds: u8| {
             let entry = [field(1, &[8, seconds]), field(2, b"two")].concat();
@@ -347,13 +347,13 @@ fn entries_of_loki_are_lines() {
         assert_eq!(cat(&[], directory.path()), [first, second, third]);
         // One is rejected, the other stored.
         let half = r#"{"streams":[{"stream":{},"values":[["1","\udc00"],["2","three"]]}]}"#;
-        let answer = send(address, head, half.as_bytes());
+        let answer = send(address, LOKI_JSON, half.as_bytes());
         let told = String::from_utf8(answer.bytes).unwrap();
         assert!(answer.status == 400 && told.contains("entry 1: surrogate"), "{told}");
         assert!(answer.head.contains("content-type: text/plain"), "{}", answer.head);
         for (head, body, status) in [
-            (head, &b"{\"streams\":"[..], 400),
-            (head, b"{\"streams\":\"\xff\"}", 400),
+            (LOKI_JSON, &b"{\"streams\":"[..], 400),
+            (LOKI_JSON, b"{\"streams\":\"\xff\"}", 400),
             (protobuf, body.as_bytes(), 400),
             (protobuf, &push(3)[..push(3).len() - 1], 400),
             // It would have four GiB.

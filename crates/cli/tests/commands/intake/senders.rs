@@ -1,32 +1,29 @@
 //! `--senders tenants`: who has no tenant stores nothing, whatever the port and the protocol.
 
-use std::{
-    io::{Read, Write},
-    net::{Shutdown, SocketAddr},
-};
+use std::{net::SocketAddr, path::Path};
 
 use super::{
+    answer,
     fluent::{acknowledgement, chunk, event, packed},
-    http::start,
-    next_address,
-    protocols::{BULK, OTLP_JSON, send},
+    http, next_address,
+    protocols::{BULK, LOKI_JSON, OTLP_JSON, send},
 };
-use crate::harness::daemon::{ENGINES, ask, cat, connect};
+use crate::harness::daemon::{Daemon, ENGINES, ask, cat};
 
 const TOKEN: &str = "0123456789abcdefghijklmn";
 
-/// All that is answered to bytes, after which nothing more is sent.
-fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = connect(address);
-    stream.write_all(bytes).unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    answer
-}
-
 /// The ports of a daemon: for lines, HTTP, RELP and Fluent Forward.
 type Ports = [SocketAddr; 4];
+
+/// A daemon with all of them.
+fn start(engine: &str, directory: &Path, flags: &[&str]) -> Option<(Daemon, Ports)> {
+    let ports = ["--relp-intake", "127.0.0.1:0", "--fluent-intake", "127.0.0.1:0"];
+    let (mut daemon, http) = http::start(engine, directory, &[&ports, flags].concat())?;
+    let relp = next_address(&mut daemon, "taking RELP on ");
+    let fluent = next_address(&mut daemon, "taking Fluent Forward on ");
+    let ports = [daemon.address, http, relp, fluent];
+    Some((daemon, ports))
+}
 
 /// What each protocol says to lines that are taken.
 fn each_is_stored([_, http, relp, fluent]: Ports) {
@@ -41,12 +38,11 @@ fn none_is_stored([lines, http, relp, fluent]: Ports) {
         assert_eq!(answer(lines, sent), b"E 1 identity\n", "{}", sent.escape_ascii());
     }
     let bulk = b"{\"index\":{\"_index\":\"a\"}}\n{}\n";
-    let push = "POST /loki/api/v1/push\nContent-Type: application/json";
     for (head, body) in [
         ("POST /ingest", &b"[1]"[..]),
         (BULK, bulk),
         (OTLP_JSON, b"{}"),
-        (push, b"{}"),
+        (LOKI_JSON, b"{}"),
         ("GET /", b""),
     ] {
         let answer = send(http, head, body);
@@ -63,20 +59,16 @@ fn who_has_no_tenant_stores_nothing_where_senders_are_tenants() {
         let directory = tempfile::tempdir().unwrap();
         let (tokens, log) = (directory.path().join("tokens"), directory.path().join("log"));
         std::fs::write(&tokens, format!("{TOKEN} web\n")).unwrap();
-        let ports = ["--relp-intake", "127.0.0.1:0", "--fluent-intake", "127.0.0.1:0"];
         let who = ["--senders", "tenants", "--tokens", tokens.to_str().unwrap()];
-        let page = ["--http", "127.0.0.1:0"];
-        let flags = [&ports[..], &who, &page].concat();
-        let Some((mut daemon, http)) = start(engine, &log, &flags) else { continue };
-        let relp = next_address(&mut daemon, "taking RELP on ");
-        let fluent = next_address(&mut daemon, "taking Fluent Forward on ");
+        let flags = [&who[..], &["--http", "127.0.0.1:0"]].concat();
+        let Some((mut daemon, ports)) = start(engine, &log, &flags) else { continue };
         let page = daemon.line();
-        none_is_stored([daemon.address, http, relp, fluent]);
+        none_is_stored(ports);
         // A token says who somebody is.
         let greeted = answer(daemon.address, format!("LOGD 1 token={TOKEN}\n[4]\n").as_bytes());
         assert_eq!(greeted, b"H 1 durable\nA 1\n");
         let head = format!("POST /ingest\nAuthorization: Bearer {TOKEN}");
-        assert_eq!(send(http, &head, b"[5]").status, 200);
+        assert_eq!(send(ports[1], &head, b"[5]").status, 200);
         let figures = ask(&page, "/metrics");
         for figure in [
             "refused_greetings_total{thread=\"0\",reason=\"identity\"} 4",
@@ -88,11 +80,9 @@ fn who_has_no_tenant_stores_nothing_where_senders_are_tenants() {
         daemon.end();
         assert_eq!(cat(&[], &log), ["[4]", "[5]"], "{engine}");
         // So does an address.
-        let flags = [&ports[..], &who, &["--tenant", "near,from=127.0.0.0/8"]].concat();
-        let (mut daemon, http) = start(engine, &log, &flags).unwrap();
-        let relp = next_address(&mut daemon, "taking RELP on ");
-        let fluent = next_address(&mut daemon, "taking Fluent Forward on ");
-        each_is_stored([daemon.address, http, relp, fluent]);
+        let flags = [&who[..], &["--tenant", "near,from=127.0.0.0/8"]].concat();
+        let (daemon, ports) = start(engine, &log, &flags).unwrap();
+        each_is_stored(ports);
         daemon.end();
         assert_eq!(cat(&["--tenant", "near"], &log).len(), 3, "{engine}");
     }

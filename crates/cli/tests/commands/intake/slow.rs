@@ -11,7 +11,7 @@ use super::{
     fluent::{acknowledgement, chunk, event, line, packed},
     http::{self, start},
     next_address,
-    protocols::OTLP_JSON,
+    protocols::{LOKI_JSON, OTLP_JSON},
     relp::{self, message},
 };
 use crate::harness::daemon::{ask, cat, connect};
@@ -26,8 +26,7 @@ fn has_nothing(stream: &TcpStream) {
 
 /// Requests with half of their bodies.
 fn requests(address: SocketAddr) -> [http::Client; 5] {
-    let push = "POST /loki/api/v1/push\nContent-Type: application/json";
-    ["POST /_bulk", OTLP_JSON, push, "POST /ingest", "POST /ingest"].map(|head| {
+    ["POST /_bulk", OTLP_JSON, LOKI_JSON, "POST /ingest", "POST /ingest"].map(|head| {
         let (line, headers) = head.split_once('\n').unwrap_or((head, "X: x"));
         let head = format!("{line} HTTP/1.1\r\nHost: x\r\n{headers}\r\nContent-Length: 1000\r\n");
         let mut client = http::Client::new(address);

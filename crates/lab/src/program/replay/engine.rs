@@ -226,8 +226,9 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
             break;
         }
         let file = &files[step.handle];
-        let began_ns = lane.clock();
-        lane.begin(1, began_ns);
+        let now_ns = lane.clock();
+        let began_ns = pace.since_ns(step, now_ns);
+        lane.begin_late(began_ns, now_ns);
         let moved = match step.kind {
             StepKind::Read => rustix::io::pread(file, &mut buffer[..step.length], step.offset),
             StepKind::Write => rustix::io::pwrite(file, &buffer[..step.length], step.offset),
@@ -349,6 +350,26 @@ mod tests {
             assert!(at(Pace::Recorded) >= 5 * 19_999_000, "{way:?}");
             let least = (0..5).map(|_| at(Pace::Asap)).min().unwrap();
             assert!(least < 50_000_000, "{way:?}: {least} ns without think time");
+        }
+    }
+
+    /// What an engine does not keep up with takes longer, and the replay does not.
+    #[test]
+    fn what_is_late_takes_longer_at_the_recorded_times() {
+        let reads = |count: u64| {
+            (0..count).map(|round| operation(1, Kind::Read, (round * 20_000_000, 1000)))
+        };
+        for way in [Way::Calls, Way::Rings, Way::OneRing, Way::Tasks(By::Files)] {
+            if way != Way::Calls && !has_ring() {
+                continue;
+            }
+            // The last one should have begun with the first.
+            let late = |script: &mut Script| script.threads[0][5].begin_ns = 0;
+            let sample = sample(reads(6).collect(), (way, Pace::Open), late).unwrap();
+            let (elapsed_ns, io_ns) = (sample.tally.elapsed_ns, sample.tally.figures[IO_NS]);
+            assert!(elapsed_ns >= 4 * 20_000_000, "{way:?}: {elapsed_ns} ns");
+            assert!(io_ns >= 80e6 && io_ns < 2.0 * elapsed_ns as f64, "{way:?}: {io_ns} ns");
+            assert_eq!(crate::checks::gates::littles_law(&sample), None, "{way:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! When a step may begin: at once, or after the think time that the program had.
+//! When a step may begin: at once, after the think time that the program had, or at its time in the recording.
 //!
 //! Where the program computed, the replay computes as long: whoever waits for a device beside it then has as little of
 //! the processor as in the recording. The last part of a wait spins, because a thread that slept would begin with a cold
@@ -19,14 +19,16 @@ pub(crate) const SPIN_NS: u64 = 150_000;
 /// The longest sleep before the interrupt is looked at again.
 const SLEEP_NS_MAX: u64 = 10_000_000;
 
-/// Whether think time is kept.
+/// What is kept of the program's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As recorded.
+    /// The think time: what an engine takes longer for an operation, the whole replay takes longer.
     #[default]
     Recorded,
-    /// Without any: each step begins as soon as it may.
+    /// Nothing: each step begins as soon as it may.
     Asap,
+    /// The begins. A step that has to wait for those before it takes longer by what it waits.
+    Open,
 }
 
 impl Pace {
@@ -35,6 +37,15 @@ impl Pace {
         match self {
             Pace::Recorded => since_ns.saturating_add(step.think_ns),
             Pace::Asap => since_ns,
+            Pace::Open => since_ns.max(step.begin_ns),
+        }
+    }
+
+    /// From when the duration of a step counts that begins now.
+    pub fn since_ns(self, step: &Step, now_ns: u64) -> u64 {
+        match self {
+            Pace::Recorded | Pace::Asap => now_ns,
+            Pace::Open => step.begin_ns.min(now_ns),
         }
     }
 
@@ -48,10 +59,10 @@ impl Pace {
     }
 }
 
-/// Computes as long as the program did before a step.
+/// Computes as long as the program did before a step, if its think time is kept.
 pub(crate) fn compute(pace: Pace, step: &Step, job: &Job) {
     // The end of each wait spins as long.
-    if pace == Pace::Asap || step.computed_ns <= SPIN_NS {
+    if pace != Pace::Recorded || step.computed_ns <= SPIN_NS {
         return;
     }
     let (began_ns, whole_ns) = (processor_ns(), step.computed_ns);
@@ -103,6 +114,7 @@ mod tests {
             bytes: 0,
             after: 0,
             think_ns: 0,
+            begin_ns: 0,
             computed_ns: 4_000_000,
             recorded_ns: 0,
             is_asynchronous: false,

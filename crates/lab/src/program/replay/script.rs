@@ -85,6 +85,8 @@ pub(crate) struct Step {
     pub after: usize,
     /// The time between the end of the last of them, or the begin of the replay, and the begin of this step.
     pub think_ns: u64,
+    /// The time between the begin of the replay and the begin of this step in the recording.
+    pub begin_ns: u64,
     /// How much of that time the thread computed. 0: unknown, or nothing.
     pub computed_ns: u64,
     /// How long it took in the recording, without what recording added.
@@ -174,10 +176,12 @@ impl Script {
         builder.script.depth = InFlight::of(steps(), last_ns).most as usize;
         builder.script.span_ns = last_ns - first_ns;
         // The replay begins with the first step.
-        let begins = builder.script.threads.iter_mut().flatten().filter(|step| step.after == 0);
-        begins.for_each(|step| step.think_ns -= first_ns);
-        // It may have computed before the replay begins, or while operations were in flight.
         for step in builder.script.threads.iter_mut().flatten() {
+            step.begin_ns -= first_ns;
+            if step.after == 0 {
+                step.think_ns = step.begin_ns;
+            }
+            // It may have computed before the replay begins, or while operations were in flight.
             step.computed_ns = step.computed_ns.min(step.think_ns);
         }
         builder.script
@@ -383,6 +387,7 @@ impl Builder {
                 bytes: operation.bytes() as usize,
                 after,
                 think_ns: operation.begin_ns.saturating_sub(since),
+                begin_ns: operation.begin_ns,
                 computed_ns: 0,
                 recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
                 is_asynchronous: is_asynchronous(operation),

@@ -142,8 +142,9 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
                     new.fill(0xa5);
                     new
                 });
-                let began_ns = lane.clock();
-                lane.begin(1, began_ns);
+                let now_ns = lane.clock();
+                let began_ns = pace.since_ns(&step, now_ns);
+                lane.begin_late(began_ns, now_ns);
                 flights.push(make(scene.files.clone(), (step, buffer), began_ns));
                 next += 1;
                 continue;

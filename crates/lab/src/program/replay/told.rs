@@ -89,6 +89,7 @@ fn title(pace: Pace) -> String {
     match pace {
         Pace::Recorded => "replay at the recorded pace".to_owned(),
         Pace::Asap => "replay without think time".to_owned(),
+        Pace::Open => "replay at the recorded times: I/O time counts from them".to_owned(),
     }
 }
 
@@ -149,7 +150,8 @@ fn conclusions(script: &Script, rows: &[Row], pace: Pace, seed: u64) -> Vec<Stri
             let verdict = verdict::of_calls(rows, recorded.depth, "operation", seed);
             format!("verdict: {}: {}", verdict.verdict, verdict.reason)
         }
-        Pace::Recorded => at_pace(rows, seed),
+        Pace::Recorded => by_io_time("at the recorded pace", rows, seed),
+        Pace::Open => by_io_time("at the recorded times", rows, seed),
     });
     said
 }
@@ -173,8 +175,8 @@ fn difference(rows: &[Row], row: &Row, figure: Figure, seed: u64) -> Option<Diff
     Some(Difference { by: compare(&ratio.inverse(), noise), ratio, noise })
 }
 
-/// The verdict at the recorded pace: by the I/O time alone, for the replay waits for its think time on a processor.
-fn at_pace(rows: &[Row], seed: u64) -> String {
+/// The verdict where the replay keeps times: by the I/O time alone, for it waits for them on a processor.
+fn by_io_time(when: &str, rows: &[Row], seed: u64) -> String {
     let ring = rows.iter().find(|row| row.kind == RowKind::Subject && row.is_valid());
     let difference = ring.and_then(|ring| difference(rows, ring, io_ns, seed));
     let Some(Difference { ratio, by, .. }) = difference else {
@@ -186,7 +188,7 @@ fn at_pace(rows: &[Row], seed: u64) -> String {
         Comparison::NoDifference => Finding::NoDifference,
     };
     format!(
-        "verdict: {finding}: at the recorded pace the ring's I/O time is {} times that of what was recorded; \
+        "verdict: {finding}: {when} the ring's I/O time is {} times that of what was recorded; \
          --pace asap compares CPU time too",
         interval_text(&ratio)
     )

@@ -6,15 +6,13 @@ use crate::{
     args::Args,
     error::LabError,
     plan::{
-        rate::Rate,
+        rate::{self, Auto},
         typed::{add_targets, connections, length, list, unknown},
     },
 };
 
 /// The most connections at a time.
 const CONNECTIONS_MAX: u64 = 100_000;
-/// With fewer connections a closed loop leaves the generator idle: it waits for the server.
-const CLIENT_BOUND_CONNECTIONS_MIN: usize = 8;
 
 /// What `echo` compares.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,18 +27,6 @@ pub struct EchoPlan {
     pub rates: Vec<Option<u64>>,
     /// When a closed loop is followed by a fixed rate that it gives.
     pub auto: Auto,
-}
-
-/// When a closed loop is followed by a fixed rate that it gives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Auto {
-    /// Never: other rates were typed.
-    Never,
-    /// If the generator was at its limit, so that the closed loop does not answer.
-    #[default]
-    IfClientBound,
-    /// Always: it was typed.
-    Always,
 }
 
 /// An echo server.
@@ -142,7 +128,10 @@ impl EchoPlan {
             None if args.full => "64,512,4k,64k",
             None => "64",
         };
-        let (rates, auto) = rates(args.rate.as_deref())?;
+        let (rates, auto) = match args.rate.as_deref() {
+            Some(text) => rate::loads(text)?,
+            None => (vec![None], Auto::IfClientBound),
+        };
         Ok(EchoPlan {
             servers,
             connections: connections(counts, CONNECTIONS_MAX)?,
@@ -151,29 +140,6 @@ impl EchoPlan {
             auto,
         })
     }
-
-    /// The numbers of connections at which a fixed rate may follow the closed loop.
-    pub fn auto_connections(&self) -> impl Iterator<Item = usize> {
-        let least = match self.auto {
-            Auto::Never => usize::MAX,
-            Auto::IfClientBound => CLIENT_BOUND_CONNECTIONS_MIN,
-            Auto::Always => 1,
-        };
-        self.connections.iter().copied().filter(move |&connections| connections >= least)
-    }
-}
-
-/// The rates that were typed, each once, and when the lab derives another.
-fn rates(typed: Option<&str>) -> Result<(Vec<Option<u64>>, Auto), LabError> {
-    let Some(text) = typed else { return Ok((vec![None], Auto::IfClientBound)) };
-    let typed = Rate::list(text, true)?;
-    let mut rates = Vec::new();
-    for rate in typed.iter().map(|rate| rate.typed()) {
-        if !rates.contains(&rate) {
-            rates.push(rate);
-        }
-    }
-    Ok((rates, if typed.contains(&Rate::Auto) { Auto::Always } else { Auto::Never }))
 }
 
 #[cfg(test)]
@@ -209,7 +175,7 @@ mod tests {
     fn a_closed_loop_gives_a_rate_if_none_was_typed_or_it_was_asked_for() {
         let of = |rate: Option<&str>| {
             let plan = plan(|args| args.rate = rate.map(str::to_owned)).unwrap();
-            (plan.rates.clone(), plan.auto_connections().collect::<Vec<_>>())
+            (plan.rates.clone(), plan.auto.connections(&plan.connections).collect::<Vec<_>>())
         };
         assert_eq!(of(None), (vec![None], vec![50, 1000]));
         assert_eq!(of(Some("max")), (vec![None], vec![]));

@@ -8,7 +8,7 @@ use crate::{
     args::Args,
     error::LabError,
     plan::{
-        rate::{Rate, offered_text},
+        rate::{self, Auto, offered_text},
         scale::Scale,
         typed::{add_targets, connections, length, list, number, unknown},
     },
@@ -30,6 +30,8 @@ pub struct LogPlan {
     pub line_bytes: usize,
     /// What is compared with each other in one interleaved run.
     pub groups: Vec<LogGroup>,
+    /// When as many lines as are taken are followed by a fixed rate that they give.
+    pub auto: Auto,
     /// How this project's daemon works, on every engine alike.
     pub switches: LogSwitches,
 }
@@ -289,20 +291,24 @@ impl LogPlan {
             "none,written,durable",
             "none,written,durable",
         ));
-        let rates = args.rate.as_deref().unwrap_or(scaled("max", "50000,max", "200000,max"));
-        let rates = Rate::list(rates, false)?;
+        let (rates, auto) = match args.rate.as_deref() {
+            Some(text) => rate::loads(text)?,
+            // The others have a fixed rate.
+            None if args.quick => (vec![None], Auto::IfClientBound),
+            None => rate::loads(scaled("max", "50000,max", "200000,max"))?,
+        };
         let line_bytes = length(args.length.as_deref().unwrap_or("150"), LENGTH_MIN)?;
         let mut groups = Vec::new();
         for transport in list(transports, Transport::parse)? {
             for guarantee in list(guarantees, Guarantee::parse)? {
                 let of =
-                    |rate: &Rate| LogGroup { transport, guarantee, offered_per_s: rate.typed() };
+                    |&offered_per_s: &Option<u64>| LogGroup { transport, guarantee, offered_per_s };
                 groups.extend(rates.iter().map(of));
             }
         }
         let connections = connections(counts, CONNECTIONS_MAX)?;
         let switches = LogSwitches::new(args)?;
-        Ok(LogPlan { servers, connections, line_bytes, groups, switches })
+        Ok(LogPlan { servers, connections, line_bytes, groups, auto, switches })
     }
 }
 
@@ -324,6 +330,12 @@ mod tests {
         assert_eq!((full.groups.len(), full.connections.len(), full.line_bytes), (12, 3, 150));
         let quick = plan(|args| args.quick = true).unwrap();
         assert!(quick.groups.len() == 2 && quick.groups[0].offered_per_s.is_none());
+        assert_eq!(
+            [default.auto, full.auto, quick.auto],
+            [Auto::Never, Auto::Never, Auto::IfClientBound]
+        );
+        let typed = plan(|args| args.rate = Some("auto".into())).unwrap();
+        assert!(typed.auto == Auto::Always && typed.groups[0].offered_per_s.is_none());
     }
 
     /// TLS and 2,000 connections were in no suite.
@@ -376,8 +388,7 @@ mod tests {
             (refused(|a| a.engines = Some("nginx".into())), ["engine \"nginx\"", "rsyslog-imtcp"]),
             (refused(|a| a.guarantee = Some("maybe".into())), ["--guarantee \"maybe\"", "durable"]),
             (refused(|a| a.transport = Some("udp".into())), ["--transport \"udp\"", "plain, tls"]),
-            (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000 or max"]),
-            (refused(|a| a.rate = Some("auto".into())), ["--rate auto", "1 to 100000000 or max"]),
+            (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000, max or auto"]),
             (refused(|a| a.length = Some("39".into())), ["--length 39", "40 to 16m"]),
             (refused(|a| a.batch = Some("0".into())), ["--batch 0", "1 to 4294967295"]),
             (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),

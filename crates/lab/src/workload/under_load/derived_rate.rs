@@ -4,6 +4,7 @@
 //! are ten in each decade, so that most runs on a machine have the same, and can be compared.
 
 use crate::{
+    plan::rate::Auto,
     results::row::{Row, RowKind},
     workload::form::columns::grouped,
 };
@@ -25,20 +26,33 @@ pub(crate) struct DerivedRate {
     pub connections: usize,
     /// Operations per second over all connections.
     pub rate_per_s: u64,
-    /// The engines that are compared at it.
-    pub engines: Vec<String>,
+    /// The servers that are compared at it.
+    engines: Vec<String>,
     /// What is to be said of it.
     pub notes: Vec<String>,
 }
 
 /// Whether the generator was at its limit with so many connections.
-pub(crate) fn is_client_bound(rows: &[Row], connections: usize) -> bool {
+fn is_client_bound(rows: &[Row], connections: usize) -> bool {
     servers(rows, connections).any(|row| row.measured.client_bound() > 0)
 }
 
 impl DerivedRate {
+    /// The rates that follow a closed loop with these rows.
+    pub(crate) fn after(rows: &[Row], connections: &[usize], auto: Auto) -> Vec<DerivedRate> {
+        let is_wanted =
+            |connections: &usize| auto == Auto::Always || is_client_bound(rows, *connections);
+        let wanted = auto.connections(connections).filter(is_wanted);
+        wanted.filter_map(|connections| DerivedRate::of(rows, connections)).collect()
+    }
+
+    /// Whether a server is compared at it.
+    pub(crate) fn has(&self, server: &impl ToString) -> bool {
+        self.engines.contains(&server.to_string())
+    }
+
     /// A rate for so many connections. None if the closed loop has no result.
-    pub(crate) fn of(rows: &[Row], connections: usize) -> Option<DerivedRate> {
+    fn of(rows: &[Row], connections: usize) -> Option<DerivedRate> {
         let rate = |row: &Row| row.measured.ops_per_s();
         let fastest = servers(rows, connections).map(rate).max_by(f64::total_cmp)?;
         let least = fastest * COMPARED_SHARE_MIN;
