@@ -1,4 +1,5 @@
-//! Traces of other programs: the kept outputs of strace and fio say what the programs did, and so do new ones.
+//! Traces of other programs: the kept outputs of strace, fio and the kernel's block layer say what the programs did, and so
+//! do new ones.
 
 use std::{
     fs,
@@ -75,6 +76,7 @@ const STRACE_Y: &[u8] = include_bytes!("samples/strace-y.txt");
 const STRACE_YY: &[u8] = include_bytes!("samples/strace-yy.txt");
 const FIO_2: &[u8] = include_bytes!("samples/fio-2.log");
 const FIO_3: &[u8] = include_bytes!("samples/fio-3.log");
+const BLOCKS: &[u8] = include_bytes!("samples/blktrace.bin");
 
 #[test]
 fn strace_tells_offsets_lengths_and_results() {
@@ -178,6 +180,24 @@ fn fio_logs_tell_operations_in_both_versions() {
     assert_eq!((summary.of(Kind::Read).operations, summary.of(Kind::Write).operations), (10, 6));
     assert_eq!(summary.of(Kind::Read).bytes, 10 * 4096);
     assert!(told(&records).contains(&"read /srv/data/ff @45056 4096 = 4096".to_owned()));
+}
+
+/// Linux 6.18 wrote it while fio read and wrote a loop device (`--bs=4k,8k --direct=1 --iodepth=4 --fsync=8`), and fio
+/// counted the same.
+#[test]
+fn what_the_block_layer_saw_is_what_fio_did() {
+    let records = whole(BLOCKS);
+    let mut summary = Summary::default();
+    records.iter().for_each(|record| summary.add(record));
+    let of = |kind| (summary.of(kind).operations, summary.of(kind).bytes);
+    assert_eq!(
+        [of(Kind::Read), of(Kind::Write), of(Kind::Sync)],
+        [(19, 77_824), (11, 90_112), (2, 0)]
+    );
+    let mut operations = told(&records);
+    operations.retain(|told| told.starts_with("read") && !told.ends_with(" 4096 = 4096"));
+    assert!(operations.is_empty(), "{operations:?}");
+    assert!(files(&records).iter().all(|file| file.kind == FileKind::Block));
 }
 
 /// An event of blktrace: its time, action, first sector, bytes and error.

@@ -56,6 +56,7 @@ use crate::{
         schedule::{Schedule, Spare},
     },
     session::{interrupt, output::say, progress::Progress},
+    workload::form::columns::counted,
 };
 
 /// Samples of a row in a block.
@@ -235,10 +236,10 @@ fn introduction(traced: &Traced, script: &Script, args: &ReplayArgs) -> Vec<Stri
         );
     }
     said.push(format!(
-        "replaying {} operations of {} threads on {} files, {} moved, {} of I/O time in {}",
-        script.steps(),
-        script.threads.len(),
-        script.bodies.len(),
+        "replaying {} of {} on {}, {} moved, {} of I/O time in {}",
+        counted(script.steps() as u64, "operation"),
+        counted(script.threads.len() as u64, "thread"),
+        counted(script.bodies.len() as u64, "file"),
         bytes_text(script.moved_bytes()),
         latency_text(script.recorded_ns() as f64),
         latency_text(script.span_ns as f64)

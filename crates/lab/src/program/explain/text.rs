@@ -11,7 +11,7 @@ use super::{
 use crate::{
     program::traced::Traced,
     results::report::lines::{WIDTH, all_wrapped, cut, wrapped_within},
-    workload::form::columns::grouped,
+    workload::form::columns::{counted, grouped},
 };
 
 /// So many threads have a line of their own.
@@ -50,16 +50,12 @@ fn push(text: &mut String, lines: &[String]) {
 
 /// What the trace is of.
 pub(crate) fn heading(traced: &Traced, analysis: &Analysis) -> String {
-    let count = |count: usize, word: &str| match count {
-        1 => format!("1 {word}"),
-        count => format!("{} {word}s", grouped(count as f64)),
-    };
     format!(
         "{} in {} by {}, {}: {}",
-        count(traced.operations.len(), "operation"),
+        counted(traced.operations.len() as u64, "operation"),
         latency_text(analysis.elapsed_ns as f64),
-        count(analysis.threads.len(), "thread"),
-        count(traced.files.len(), "file"),
+        counted(analysis.threads.len() as u64, "thread"),
+        counted(traced.files.len() as u64, "file"),
         traced.program()
     )
 }
@@ -165,7 +161,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Vec<String> {
     }
     let failed: u64 = analysis.groups().map(|(_, counted)| counted.failed).sum();
     if failed > 0 {
-        facts.push(format!("{} operations failed", grouped(failed as f64)));
+        facts.push(format!("{} failed", counted(failed, "operation")));
     }
     facts
 }

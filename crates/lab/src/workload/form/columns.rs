@@ -63,6 +63,11 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
+/// A number of things: `1 thread`, `2 threads`.
+pub fn counted(count: u64, word: &str) -> String {
+    format!("{} {word}{}", grouped(count as f64), if count == 1 { "" } else { "s" })
+}
+
 /// Operations per second; slow ones have places after the point.
 pub fn rate(per_s: f64) -> String {
     if per_s < 100.0 { format!("{per_s:.2}") } else { grouped(per_s) }
