@@ -552,6 +552,32 @@ fn send(recorder: &Child, signal: &str) {
     assert!(status.success());
 }
 
+/// Memory that a process has for itself. None: it has ended.
+fn own_bytes(process: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"))?;
+    Some(kib.trim().parse::<u64>().unwrap() << 10)
+}
+
+#[test]
+fn the_recorder_keeps_no_more_for_a_longer_trace() {
+    let directory = directory();
+    let mut recorder = command(directory.path(), "--memory 1m --out t -- dd if=/dev/zero");
+    recorder.args(words("of=/dev/null bs=1 count=300000 status=none")).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    let mut most = 0;
+    while recorder.try_wait().unwrap().is_none() {
+        most = most.max(own_bytes(&recorder).unwrap_or(0));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let output = recorder.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let trace = Trace::read(&directory.path().join("t"));
+    let recorded = trace.operations.len() as u64 + trace.end.lost_events;
+    assert!(recorded >= 600_000, "{recorded}");
+    assert!(0 < most && most < 8 << 20, "{most} bytes of memory");
+}
+
 #[test]
 fn a_recorder_that_falls_behind_counts_what_it_lost() {
     if !has_tracepoints() {

@@ -1,7 +1,7 @@
 //! Events by tracepoints: perf_event_open(2), one ring for each processor, inherited by new threads and children.
 //!
 //! The kernel filters syscalls by number, so that only those that matter cost a record. If the recorder does not read
-//! fast enough, the kernel drops records and counts them. The rings are the bound of memory.
+//! fast enough, records wait in the rings. If those are full, the kernel drops records and counts them.
 
 mod control;
 mod tracepoint;
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::call::{CALLS, Call};
 
-/// The most records that are taken from a ring at a time, so that a busy one cannot keep the recorder from the others.
-const RECORDS_MAX: usize = 1 << 16;
+/// So many records of a ring are taken even if there is no room: until their times differ, none of them can be given on.
+const RECORDS_MIN: usize = 1 << 10;
 
 /// Kinds of records (linux/perf_event.h).
 mod kind {
@@ -45,6 +45,14 @@ pub(super) struct Perf {
     pages_wanted: Vec<Counter>,
     decoder: Decoder,
     missing: Vec<Meaning>,
+}
+
+/// What a look at the rings gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drained {
+    pub(super) records: usize,
+    /// All events before this time were taken. `u64::MAX`: the rings are empty.
+    pub(super) until_ns: u64,
 }
 
 /// Which threads are observed from when on.
@@ -181,14 +189,20 @@ impl Perf {
         !self.missing.contains(&Meaning::PagesAdded)
     }
 
-    /// Takes what is in the rings, and returns how many records there were.
-    pub(super) fn drain(&mut self, events: &mut Vec<Stamped>) -> usize {
-        let mut count = 0;
+    /// Takes what is in the rings, until there are `events_max` events.
+    pub(super) fn drain(&mut self, events: &mut Vec<Stamped>, events_max: usize) -> Drained {
+        let mut drained = Drained { records: 0, until_ns: u64::MAX };
+        let mut rings_left = self.rings.len();
         for ring in &mut self.rings {
-            let mut loss = None;
-            for _ in 0..RECORDS_MAX {
-                let Some(record) = ring.next_record() else { break };
-                count += 1;
+            let room = events_max.saturating_sub(events.len()) / rings_left;
+            rings_left -= 1;
+            let (mut loss, mut last_ns, mut is_empty) = (None, 0, false);
+            for _ in 0..room.max(RECORDS_MIN) {
+                let Some(record) = ring.next_record() else {
+                    is_empty = true;
+                    break;
+                };
+                drained.records += 1;
                 let bytes = record.to_contiguous();
                 let Some(event) = self.decoder.event((record.ty(), record.misc()), &bytes) else {
                     continue;
@@ -197,11 +211,17 @@ impl Perf {
                 if let Some(loss) = loss.take().and_then(|at: usize| events.get_mut(at)) {
                     loss.time_ns = loss.time_ns.min(event.time_ns);
                 }
-                loss = matches!(event.event, Event::Lost { .. }).then_some(events.len());
+                match event.event {
+                    Event::Lost { .. } => loss = Some(events.len()),
+                    _ => last_ns = event.time_ns,
+                }
                 events.push(event);
             }
+            if !is_empty {
+                drained.until_ns = drained.until_ns.min(last_ns);
+            }
         }
-        count
+        drained
     }
 }
 

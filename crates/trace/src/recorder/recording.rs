@@ -27,7 +27,7 @@ use super::{
     calibration, clock,
     error::{self, RecordError},
     event::{Described, Event, Stamped},
-    perf::Perf,
+    perf::{Drained, Perf},
     process,
     sink::Sink,
     tracee::Stops,
@@ -72,6 +72,14 @@ pub(super) struct Recording<'a> {
     cpu_before_ns: u64,
     pending: Vec<Stamped>,
     pub(super) fallback: Option<String>,
+}
+
+/// What a round waited for.
+struct Waited {
+    /// Whether the target has ended.
+    has_ended: bool,
+    /// All events before this time were taken. `u64::MAX`: nothing is left.
+    until_ns: u64,
 }
 
 /// What the end of a recording is made of.
@@ -164,8 +172,8 @@ impl<'a> Recording<'a> {
         let (mut horizon_ns, mut flushed_ns) = (0, self.began_ns);
         let reason = loop {
             let round_ns = clock::now_ns();
-            let count = self.perf.as_mut().map_or(0, |perf| perf.drain(&mut self.pending));
-            let has_ended = self.wait(&events, count);
+            let drained = self.drain();
+            let Waited { has_ended, until_ns } = self.wait(&events, drained);
             self.take(&mut assembly, horizon_ns);
             self.write(&mut assembly, &mut summary);
             self.answer(&mut assembly);
@@ -173,7 +181,7 @@ impl<'a> Recording<'a> {
                 self.sink.iter_mut().for_each(Sink::flush);
                 flushed_ns = round_ns;
             }
-            horizon_ns = round_ns.saturating_sub(SLACK_NS);
+            horizon_ns = round_ns.min(until_ns).saturating_sub(SLACK_NS);
             let elapsed_ns = round_ns.saturating_sub(self.began_ns);
             if has_ended {
                 break Reason::Exited;
@@ -203,26 +211,39 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Takes events of the tracer, and sleeps if there is little to do. Returns whether the target has ended.
-    fn wait(&mut self, events: &Events, count: usize) -> bool {
-        let pause = if count > FEW_RECORDS { Duration::ZERO } else { PAUSE };
+    /// Takes events of perf.
+    fn drain(&mut self) -> Drained {
+        // Those that wait are sorted and made records of, which takes as much again.
+        let events_max = self.options.memory_bytes / 2 / (2 * size_of::<Stamped>());
+        let none = Drained { records: 0, until_ns: u64::MAX };
+        self.perf.as_mut().map_or(none, |perf| perf.drain(&mut self.pending, events_max))
+    }
+
+    /// Takes events of the tracer, and sleeps if there is little to do.
+    fn wait(&mut self, events: &Events, drained: Drained) -> Waited {
+        let until_ns = drained.until_ns;
+        let is_busy = drained.records > FEW_RECORDS || until_ns != u64::MAX;
+        let pause = if is_busy { Duration::ZERO } else { PAUSE };
         match events {
             Events::Command(_, queue) => {
-                let mut wait = pause;
-                loop {
+                let (mut wait, mut last_ns) = (pause, u64::MAX);
+                for _ in 0..super::QUEUE_EVENTS {
                     match queue.recv_timeout(wait) {
-                        Ok(stamped) => self.pending.push(stamped),
-                        Err(RecvTimeoutError::Timeout) => return false,
-                        Err(RecvTimeoutError::Disconnected) => return true,
+                        Ok(stamped) => {
+                            last_ns = stamped.time_ns;
+                            self.pending.push(stamped);
+                        }
+                        Err(error) => {
+                            let has_ended = error == RecvTimeoutError::Disconnected;
+                            return Waited { has_ended, until_ns };
+                        }
                     }
                     // What has come belongs to this round, and what has not must not keep it from its end.
                     wait = Duration::ZERO;
-                    if self.pending.len() > super::QUEUE_EVENTS {
-                        return false;
-                    }
                 }
+                Waited { has_ended: false, until_ns: until_ns.min(last_ns) }
             }
-            Events::Process(handle) => has_ended(handle, pause),
+            Events::Process(handle) => Waited { has_ended: has_ended(handle, pause), until_ns },
         }
     }
 
@@ -274,12 +295,17 @@ impl<'a> Recording<'a> {
         reason: Reason,
     ) -> Finished {
         let ended_ns = clock::now_ns();
-        if let Some(perf) = &mut self.perf {
-            perf.stop();
-            while perf.drain(&mut self.pending) > 0 {}
-        }
+        self.perf.iter_mut().for_each(Perf::stop);
         if let Events::Command(_, queue) = events {
             self.pending.extend(queue.try_iter());
+        }
+        loop {
+            let drained = self.drain();
+            if drained.until_ns == u64::MAX {
+                break;
+            }
+            self.take(assembly, drained.until_ns.saturating_sub(SLACK_NS));
+            self.write(assembly, &mut summary);
         }
         // From here on the target runs without tracepoints.
         self.perf = None;
