@@ -49,13 +49,14 @@ pub struct Args {
 
     /// Compare these engines, separated by commas
     ///
-    /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio,
-    /// fio+fixed [default: all but fio; latency: threads is left out too]. ringwise is the library's files in tokio,
-    /// also as "ringwise+driver-thread" and "ringwise+one-worker". uring
-    /// takes switches, as in "uring-registered-buffers" or "uring+sqpoll":
-    /// registered-buffers, registered-files, defer-taskrun (on unless taken away),
-    /// coop-taskrun, sqpoll, iopoll. Beside fio, which checks nothing that it reads,
-    /// "uring+unverified" and "ringwise+unverified" run.
+    /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio
+    /// [default: all but fio; latency: threads is left out too]. ringwise is the
+    /// library's files in tokio, also as "ringwise+driver-thread" and
+    /// "ringwise+one-worker". uring takes switches, as in
+    /// "uring-registered-buffers" or "uring+sqpoll": registered-buffers,
+    /// registered-files, defer-taskrun (on unless taken away), coop-taskrun, sqpoll,
+    /// iopoll. fio is also "fio+fixed" and "fio+batches". Beside fio, which checks
+    /// nothing that it reads, "uring+unverified" and "ringwise+unverified" run.
     ///
     /// echo: uring, uring+spin, uring-spin, epoll, tokio, blocking, node.
     ///

@@ -14,7 +14,7 @@ use ringwise_lab::{
         Engine, Named, Tally,
         aio::Aio,
         chain::{Flow, RingChain, SyncKind},
-        fio::Fio,
+        fio::{Fio, Way},
         handle::Ringwise,
         mmap::Mapped,
         sync::Sync,
@@ -263,8 +263,8 @@ fn fio_reads_the_same_files() {
     let files = files();
     // Long enough for fio's CPU time, which it tells in whole milliseconds.
     let timing = Timing { extent: Extent::Time(Duration::from_millis(300)), ..TIMING };
-    for fixed in [false, true] {
-        let fio = Fio { fixed, timing };
+    for way in Way::ALL {
+        let fio = Fio { way, timing };
         let Some(sample) = take(&fio, "fio", job(&files, 8, Cache::Bypassed)) else { return };
         let counts = &sample.tally.counts;
         assert!(counts.operations > 0 && sample.latency().count() > 0);

@@ -5,7 +5,8 @@
 //! arguments: `--ioengine=io_uring --direct=1 --iodepth=DEPTH --bs=BLOCK --rw=randread
 //! --norandommap --time_based --ramp_time=... --runtime=...`; a run with a cold cache is without `--norandommap`;
 //! `fio+fixed` adds `--fixedbufs
-//! --registerfiles`. Its figures are its own: operations per second, latencies from its histogram
+//! --registerfiles`, and `fio+batches` has as many operations in a call as the lab's ring, where fio hands each one over
+//! alone. Its figures are its own: operations per second, latencies from its histogram
 //! (`lat_percentiles=1`: from before an operation is submitted, as the lab's own begin; its completion
 //! latency begins when io_uring_enter(2) has come back, which at depth 1 is most of the time), and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
 //! nothing for it.
@@ -20,7 +21,7 @@ use std::{
 use ringwise_measure::Latency;
 use serde::Deserialize;
 
-use super::{Engine, Named, Tally};
+use super::{Engine, Named, Tally, rolling::Batches};
 use crate::{
     error::plain,
     sampling::{
@@ -29,31 +30,52 @@ use crate::{
     },
 };
 
-/// Whether fio registers its buffers and files.
+/// How fio works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Registered(pub bool);
+pub enum Way {
+    /// As it does by itself.
+    Alone,
+    /// With registered buffers and files.
+    Fixed,
+    /// With the lab's number of operations in a call.
+    Batches,
+}
 
-impl Named for Registered {
-    const DEFAULT: Registered = Registered(false);
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Alone, Way::Fixed, Way::Batches];
 
-    fn parse(text: &str) -> Option<Registered> {
-        matches!(text, "" | "+fixed").then_some(Registered(!text.is_empty()))
+    /// What the name of the engine has after `fio`.
+    fn suffix(self) -> &'static str {
+        match self {
+            Way::Alone => "",
+            Way::Fixed => "+fixed",
+            Way::Batches => "+batches",
+        }
+    }
+}
+
+impl Named for Way {
+    const DEFAULT: Way = Way::Alone;
+
+    fn parse(text: &str) -> Option<Way> {
+        Way::ALL.into_iter().find(|way| way.suffix() == text)
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 { "+fixed" } else { "" })
+        f.write_str(self.suffix())
     }
 
     fn engine(self, timing: Timing) -> Box<dyn Engine> {
-        Box::new(Fio { fixed: self.0, timing })
+        Box::new(Fio { way: self, timing })
     }
 }
 
 /// The engine.
 #[derive(Debug)]
 pub struct Fio {
-    /// With registered buffers and files.
-    pub fixed: bool,
+    /// What is not as it does by itself.
+    pub way: Way,
     /// How long fio measures; it keeps its own time.
     pub timing: Timing,
 }
@@ -118,8 +140,17 @@ impl Fio {
             ]),
             Extent::Operations(count) => arguments.push(format!("--number_ios={count}")),
         }
-        if self.fixed {
-            arguments.extend(["--fixedbufs".to_owned(), "--registerfiles".to_owned()]);
+        match self.way {
+            Way::Alone => {}
+            Way::Fixed => arguments.extend(["--fixedbufs".into(), "--registerfiles".into()]),
+            Way::Batches => {
+                let Batches { fresh_max, wanted } = Batches::of(job.cache, job.depth);
+                arguments.extend([
+                    format!("--iodepth_batch_submit={}", fresh_max.min(job.depth)),
+                    format!("--iodepth_batch_complete_min={wanted}"),
+                    format!("--iodepth_batch_complete_max={}", job.depth),
+                ]);
+            }
         }
         arguments
     }
@@ -232,7 +263,7 @@ mod tests {
         let timing = Timing { warm_up: Duration::ZERO, extent: Extent::Operations(2) };
         for (cache, repeats) in [(Cache::Cold, false), (Cache::Warm, true), (Cache::Bypassed, true)]
         {
-            let arguments = Fio { fixed: false, timing }.arguments(&job(cache));
+            let arguments = Fio { way: Way::Alone, timing }.arguments(&job(cache));
             assert_eq!(arguments.contains(&"--norandommap".to_owned()), repeats, "{cache}");
         }
     }
@@ -243,10 +274,14 @@ mod tests {
             warm_up: Duration::from_millis(40),
             extent: Extent::Time(Duration::from_millis(400)),
         };
-        let arguments = Fio { fixed: true, timing }.arguments(&job(Cache::Bypassed)).join(" ");
+        let of = |way| Fio { way, timing }.arguments(&job(Cache::Bypassed)).join(" ");
+        let arguments = of(Way::Fixed);
         assert!(arguments.contains(r"--filename=/a\:b/c "), "{arguments}");
         assert!(arguments.contains(" --lat_percentiles=1 "), "{arguments}");
         assert!(arguments.contains("--direct=1") && arguments.contains("--iodepth=32"));
         assert!(arguments.contains("--ramp_time=40000us --runtime=400000us --fixedbufs"));
+        assert!(!of(Way::Alone).contains("batch"));
+        let batches = "--iodepth_batch_submit=4 --iodepth_batch_complete_min=2 --iodepth_batch_complete_max=32";
+        assert!(of(Way::Batches).ends_with(batches), "{}", of(Way::Batches));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use super::{
     Engine, Named,
     aio::Aio,
-    fio::Registered,
+    fio::Way,
     handle::Ringwise,
     mmap::Mapped,
     sync::Sync,
@@ -93,7 +93,7 @@ engines! {
     }
     named {
         /// The fio program's io_uring engine.
-        Fio(Registered) = "fio",
+        Fio(Way) = "fio",
     }
 }
 

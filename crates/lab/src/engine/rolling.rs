@@ -51,11 +51,26 @@ pub(crate) trait TimedQueue: Queue {
 /// what the cache holds keeps no device waiting.
 const FRESH_MAX: usize = 4;
 
-/// For how many completions to wait at a depth. With few in flight, each one as it comes. With
-/// many, a sixteenth of them: the rest keeps the device busy, and fewer wake-ups and larger
-/// submissions leave more of the processor (docs/notes/lab/reads-per-submit.md has the figures).
-fn completions_wanted(depth: usize) -> usize {
-    (depth / 16).clamp(1, 16)
+/// How many operations one call hands over, and for how many it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batches {
+    /// What is fresh is handed over when it is so many.
+    pub fresh_max: usize,
+    /// Completions to wait for. With few in flight, each one as it comes. With many, a sixteenth of them:
+    /// the rest keeps the device busy, and fewer wake-ups and larger submissions leave more of the
+    /// processor (docs/notes/lab/reads-per-submit.md has the figures).
+    pub wanted: usize,
+}
+
+impl Batches {
+    /// Those of reads, so many in flight.
+    pub(crate) fn of(cache: Cache, depth: usize) -> Batches {
+        let fresh_max = match cache {
+            Cache::Bypassed | Cache::Bounded => FRESH_MAX,
+            Cache::Warm | Cache::Cold => depth,
+        };
+        Batches { fresh_max, wanted: (depth / 16).clamp(1, 16) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,10 +87,8 @@ pub(crate) fn drive(
     job: &Job,
 ) -> Result<Tally, Failure> {
     let depth = job.depth;
-    let fresh_max = queue.fresh_max().unwrap_or(match job.cache {
-        Cache::Bypassed | Cache::Bounded => FRESH_MAX,
-        Cache::Warm | Cache::Cold => depth,
-    });
+    let Batches { fresh_max, wanted } = Batches::of(job.cache, depth);
+    let fresh_max = queue.fresh_max().unwrap_or(fresh_max);
     let mut rolling = Rolling {
         lane,
         slots: vec![Slot::default(); depth],
@@ -86,10 +99,9 @@ pub(crate) fn drive(
     for slot in 0..depth {
         rolling.refill(queue, slot)?;
     }
-    let want = completions_wanted(depth);
     while rolling.in_flight > 0 {
         rolling.hand_over();
-        queue.submit_and_wait(want.min(rolling.in_flight))?;
+        queue.submit_and_wait(wanted.min(rolling.in_flight))?;
         rolling.take_all(queue)?;
     }
     Ok(Tally::of(job, window, [rolling.lane.into_counts()]))

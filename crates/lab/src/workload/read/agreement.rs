@@ -2,8 +2,9 @@
 //!
 //! The lab's clock, its histogram and its way to keep a queue full are its own. Where fio's io_uring
 //! engine is among the rows (`--engines uring,fio`), each depth is checked: the ring that leaves out
-//! what fio leaves out (it looks at nothing that it reads) beside fio, paired by block. It judges
-//! the instrument and no engine; fio with registered buffers is another engine, and is left out.
+//! what fio leaves out (it looks at nothing that it reads) beside fio, paired by block, and beside fio
+//! with the lab's batches (`fio+batches`). It judges the instrument and no engine; fio with registered
+//! buffers is another engine, and is left out.
 
 use ringwise_measure::statistics::Ratio;
 
@@ -32,7 +33,8 @@ const FIGURES: [Figure; 4] = [
 
 /// What is said of each depth at which fio ran too.
 pub fn notes(rows: &[Row], seed: u64) -> Vec<String> {
-    let fio = |row: &&Row| row.kind == RowKind::Program && row.engine == "fio" && row.is_valid();
+    let is_fio = |row: &Row| matches!(&row.engine[..], "fio" | "fio+batches");
+    let fio = |row: &&Row| row.kind == RowKind::Program && is_fio(row) && row.is_valid();
     rows.iter().filter(fio).filter_map(|fio| note(rows, fio, seed)).collect()
 }
 
@@ -54,15 +56,18 @@ fn note(rows: &[Row], fio: &Row, seed: u64) -> Option<String> {
         }
     }
     let found = match (apart.is_empty(), unclear.is_empty()) {
-        (false, _) => format!("differs from fio: {}", apart.join(", ")),
+        (false, _) => format!("differs from {}: {}", fio.engine, apart.join(", ")),
         (true, false) => {
-            format!("whether it agrees with fio is inconclusive of {}", unclear.join(", "))
+            let engine = &fio.engine;
+            format!("whether it agrees with {engine} is inconclusive of {}", unclear.join(", "))
         }
         (true, true) => {
-            format!("agrees with fio within {:.0} % and the width of its bins", TOLERANCE * 100.0)
+            let (engine, percent) = (&fio.engine, TOLERANCE * 100.0);
+            format!("agrees with {engine} within {percent:.0} % and the width of its bins")
         }
     };
-    Some(format!("depth {}: {} {found}: {} times fio's", fio.depth, own.engine, parts.join(", ")))
+    let parts = parts.join(", ");
+    Some(format!("depth {}: {} {found}: {parts} times {}'s", fio.depth, own.engine, fio.engine))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -268,7 +268,7 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
             for name in text.split(',').map(str::trim) {
                 let accepted = format!(
                     "{}; the last three take switches, such as ringwise+one-worker, uring+sqpoll, \
-                     uring-registered-buffers and fio+fixed",
+                     uring-registered-buffers, fio+fixed and fio+batches",
                     EngineName::FAMILIES.join(", ")
                 );
                 let engine =
