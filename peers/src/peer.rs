@@ -186,7 +186,7 @@ impl fmt::Display for Choice {
 /// The names that [`Choice::parse`] knows, for a message.
 pub fn accepted() -> String {
     let peers: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-    format!("tokio, {}, sync, threads, aio, uring, fio, fio+fixed", peers.join(", "))
+    format!("tokio, {}, sync, threads, aio, uring, fio, fio+fixed, fio+batches", peers.join(", "))
 }
 
 /// Memory for one read and the part of it that is aligned for direct I/O. The peers' buffer traits

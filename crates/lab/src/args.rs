@@ -361,7 +361,7 @@ pub struct ReplayArgs {
     pub engines: Option<String>,
 
     /// Keep the recorded time between operations (recorded), leave it out (asap), or
-    /// begin each operation at its recorded time (open)
+    /// have each operation due at its recorded time (open)
     #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
     pub pace: ReplayPace,
 

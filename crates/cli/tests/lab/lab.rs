@@ -924,13 +924,17 @@ fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     assert!(text.contains("run 2 of a check of the lab with itself"), "{text}");
     let line = text.lines().find(|line| line.starts_with("no difference in ")).unwrap();
     let mut numbers = line.split(' ').filter_map(|word| word.parse::<u32>().ok());
-    let (same, all) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let mut pair = || (numbers.next().unwrap(), numbers.next().unwrap());
+    let ((same, all), (same_gains, all_gains)) = (pair(), pair());
     // On a busy machine a row may have completed nothing; it is excluded then.
     let pairs = results["comparisons"].as_array().unwrap().iter();
     let others = pairs.filter(|pair| pair["baseline_kind"] != "control").count();
     assert_eq!((all as usize, others <= 2 * 6), (others, true), "{line}");
     // It may tell some apart there too, and then says so.
-    assert_eq!(output.status.success(), f64::from(same) >= 0.95 * f64::from(all), "{line}");
+    let has_enough = |same, all| f64::from(same) >= 0.95 * f64::from(all);
+    let is_passed = has_enough(same, all) && has_enough(same_gains, all_gains);
+    assert_eq!(output.status.success(), is_passed, "{line}");
+    assert_eq!(text.matches("gain told apart: ").count() as u32, all_gains - same_gains, "{text}");
     assert_eq!(text.matches("row told apart: ").count() as u32, all - same, "{text}");
     let error = error_line(&run(directory.path(), &["nop", "--self-check", "0"]), 2);
     assert!(error.contains("--self-check 0: expected 1 to 100"), "{error}");

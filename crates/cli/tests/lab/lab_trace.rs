@@ -296,6 +296,7 @@ fn a_program_is_replayed_without_its_files() {
     let text = stdout(&lab(directory.path(), &["replay", "t", "--repeats", "2"]));
     assert!(text.contains("left out: 1 on sockets"), "{text}");
     assert!(text.contains("replaying 41 operations of 2 threads on 2 files"), "{text}");
+    assert!(text.contains("\n24 replays take about "), "{text}");
     for engine in ["recorded (again)", "uring ", "uring+one-ring", "tokio ", "ringwise "] {
         assert!(text.contains(engine), "{engine}: {text}");
     }

@@ -9,6 +9,7 @@ use ringwise_measure::statistics::{Comparison, compare, noise_floor};
 
 use crate::{
     results::{
+        gain,
         row::RowKind,
         section::Section,
         verdict::{Finding, interval_text},
@@ -16,7 +17,7 @@ use crate::{
     sampling::job::NOT_HERE,
 };
 
-/// What share of all rows has to show no difference.
+/// What share of all rows has to show no difference, and of all gains none.
 pub const SHARE_MIN: f64 = 0.95;
 
 /// Gives every row of a section the engine of its depth's subject.
@@ -44,9 +45,12 @@ pub fn level(section: &mut Section, run: usize) {
 #[derive(Debug, Default)]
 pub struct Told {
     rows: usize,
+    gains: usize,
     verdicts: usize,
     /// Rows that were told to differ, in words.
     different: Vec<String>,
+    /// Changes at one depth that were told to gain or to lose, in words.
+    changed: Vec<String>,
     /// Depths that were told to have a winner, in words.
     decided: Vec<String>,
 }
@@ -80,6 +84,20 @@ impl Told {
                 ));
             }
         }
+        let is_same_job = |gain: &&gain::Gain| gain.depth == gain.to_depth;
+        for gain in section.gains.iter().filter(is_same_job) {
+            self.gains += usize::from(gain.finding != gain::Told::Excluded);
+            if matches!(gain.finding, gain::Told::Gain | gain::Told::Loss) {
+                let gain::Gain { from, to, depth, finding, ratio, cpu_ratio, .. } = gain;
+                let words = |ratio: &Option<_>| ratio.as_ref().map_or("?".into(), interval_text);
+                self.changed.push(format!(
+                    "{}: {from} to {to} at {noun} {depth}: {finding}, {} times at {} of the CPU",
+                    section.title,
+                    words(ratio),
+                    words(cpu_ratio)
+                ));
+            }
+        }
         for verdict in &section.verdicts {
             self.verdicts += 1;
             if matches!(verdict.verdict, Finding::UseIt | Finding::PureOverhead) {
@@ -90,33 +108,41 @@ impl Told {
         }
     }
 
-    fn share(&self) -> f64 {
-        1.0 - self.different.len() as f64 / self.rows.max(1) as f64
-    }
-
-    /// Whether enough rows show no difference.
+    /// Whether enough rows and gains show no difference.
     pub fn is_passed(&self) -> bool {
-        self.rows > 0 && self.share() >= SHARE_MIN
+        let has_enough = |false_ones: &Vec<String>, all| share(false_ones.len(), all) >= SHARE_MIN;
+        self.rows > 0
+            && has_enough(&self.different, self.rows)
+            && has_enough(&self.changed, self.gains)
     }
 
     /// In words: the shares, and what is not among them.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for (what, list) in [("row", &self.different), ("verdict", &self.decided)] {
+        let lists = [("row", &self.different), ("gain", &self.changed), ("verdict", &self.decided)];
+        for (what, list) in lists {
             list.iter().for_each(|line| text += &format!("{what} told apart: {line}\n"));
         }
         text += &format!(
-            "no difference in {} of {} rows ({:.1} %, expected at least {:.0} %), and no winner in \
-             {} of {} verdicts\n",
+            "no difference in {} of {} rows ({:.1} %) and {} of {} gains ({:.1} %; expected at least \
+             {:.0} %), and no winner in {} of {} verdicts\n",
             self.rows - self.different.len(),
             self.rows,
-            self.share() * 100.0,
+            share(self.different.len(), self.rows) * 100.0,
+            self.gains - self.changed.len(),
+            self.gains,
+            share(self.changed.len(), self.gains) * 100.0,
             SHARE_MIN * 100.0,
             self.verdicts - self.decided.len(),
             self.verdicts
         );
         text
     }
+}
+
+/// What share shows none.
+fn share(false_ones: usize, all: usize) -> f64 {
+    1.0 - false_ones as f64 / all.max(1) as f64
 }
 
 #[cfg(test)]
@@ -150,7 +176,9 @@ mod tests {
         assert_eq!((told.rows, told.different.len()), (2, 2));
         assert!(!told.is_passed());
         assert!(told.text().contains("threads at depth 32: 1.25 [1.25, 1.25] times"));
-        assert!(told.text().contains("no difference in 0 of 2 rows (0.0 %"));
+        assert!(told.text().contains("no difference in 0 of 2 rows (0.0 %) and "));
+        // From `threads` to the ring; `sync` is at another depth than the fastest.
+        assert!(told.text().contains("gain told apart: read direct"), "{}", told.text());
         let mut same = section();
         same.rows = (0..40)
             .map(|index| match index {
@@ -161,8 +189,10 @@ mod tests {
             .collect();
         same.pairings = verdict::pairings(&same.rows, 32, 1);
         same.verdicts = vec![verdict::at_depth(&same.rows, 32, "4 KiB", 1)];
+        same.gains = gain::of(&same, 1);
         let told = Told::of(&[same]);
         assert_eq!((told.rows, told.different.len(), told.decided.len()), (38, 0, 0));
+        assert!(told.gains >= 38 && told.changed.is_empty(), "{:?}", told.changed);
         assert!(told.is_passed());
         assert!(!Told::default().is_passed(), "nothing measured is no success");
     }

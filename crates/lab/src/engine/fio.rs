@@ -74,7 +74,7 @@ impl Named for Way {
 /// The engine.
 #[derive(Debug)]
 pub struct Fio {
-    /// What is not as it does by itself.
+    /// How it is configured.
     pub way: Way,
     /// How long fio measures; it keeps its own time.
     pub timing: Timing,

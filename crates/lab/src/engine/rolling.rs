@@ -63,7 +63,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Those of reads, so many in flight.
+    /// The batches for reads at this depth.
     pub(crate) fn of(cache: Cache, depth: usize) -> Batches {
         let fresh_max = match cache {
             Cache::Bypassed | Cache::Bounded => FRESH_MAX,

@@ -2,7 +2,7 @@
 //!
 //! A trace becomes a script (`script`): for each recorded thread its steps, with their order and think time. Files of the
 //! same shape are laid out (`place`), and each engine (`engine`, `rings`, `tasks`) makes all steps in each sample, at the recorded
-//! pace or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
+//! pace, at the recorded times or without think time (`pace`). The lab's schedule takes the samples, its gates look at them, and its statistics
 //! compare them. The first line says how near the replay is to the program: the I/O time of the recorded engine, divided by
 //! that of the trace. With `--recorder` both have the recorder's cost and clock (`observer`).
 //!
@@ -32,6 +32,8 @@ use ringwise_measure::{
     device::Storage,
     quantity::{bytes_text, latency_text, parse_size},
 };
+
+use ringwise_trace::Interface;
 
 use self::{
     engine::{Replay, Runs, Way},
@@ -92,7 +94,15 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError
         ReplayPace::Asap => Pace::Asap,
         ReplayPace::Open => Pace::Open,
     };
-    say(out, &all_wrapped(&introduction(&traced, &script, args).join("\n"), "  "))?;
+    let mut said = introduction(&traced, &script, args);
+    if pace != Pace::Asap {
+        let samples = engines.len() as u32 * args.repeats * SAMPLES_PER_BLOCK;
+        let time = latency_text(script.span_ns as f64 * f64::from(samples));
+        said.push(format!(
+            "{samples} replays take about {time}; fewer --engines or --repeats take less"
+        ));
+    }
+    say(out, &all_wrapped(&said.join("\n"), "  "))?;
     let place = Arc::new(Place::lay(&script, &parent, bytes_max)?);
     let runs = Arc::default();
     let mut rows = rows(engines, (&script, &place), (pace, &runs));
@@ -233,6 +243,11 @@ fn introduction(traced: &Traced, script: &Script, args: &ReplayArgs) -> Vec<Stri
         said.push(
             "unknown: whether reads came from the page cache; they are replayed from it, unless --cache cold"
                 .to_owned(),
+        );
+    }
+    if traced.operations.iter().any(|own| own.interface == Interface::LinuxAio) {
+        said.push(
+            "unlike the program: what it did by Linux AIO, `recorded` does by io_uring".to_owned(),
         );
     }
     said.push(format!(

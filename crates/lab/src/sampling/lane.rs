@@ -155,8 +155,7 @@ impl Lane {
     /// An operation begins now that was to begin at `came_ns`, and counts as in flight since then.
     pub fn begin_late(&mut self, came_ns: u64, now_ns: u64) {
         self.begin(1, now_ns);
-        let waited_to_ns = now_ns.min(self.until_ns);
-        self.in_flight_ns += waited_to_ns.saturating_sub(came_ns.max(self.window.from_ns));
+        self.in_flight_ns += self.waited_ns(came_ns, now_ns);
     }
 
     /// An operation has come back: counts it, and verifies what it brought. The time that takes
@@ -225,9 +224,12 @@ impl Lane {
         self.in_flight -= 1;
         self.requested -= 1;
         self.counts.issued -= 1;
-        let waited_to_ns = now_ns.min(self.until_ns);
-        let waited_ns = waited_to_ns.saturating_sub(began_ns.max(self.window.from_ns));
-        self.counts.edge_ns -= waited_ns as i64;
+        self.counts.edge_ns -= self.waited_ns(began_ns, now_ns) as i64;
+    }
+
+    /// How much of the measured time passed between the two.
+    fn waited_ns(&self, came_ns: u64, now_ns: u64) -> u64 {
+        now_ns.min(self.until_ns).saturating_sub(came_ns.max(self.window.from_ns))
     }
 
     #[inline]

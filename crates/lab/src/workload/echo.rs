@@ -110,11 +110,8 @@ impl Workload for EchoPlan {
             for &rate_per_s in &self.rates {
                 let load = Load { length_bytes, rate_per_s, derived: None };
                 let outcome = run(context, self, &load);
-                let rows = &outcome.section.rows;
-                let derived_rates = match rate_per_s {
-                    None => DerivedRate::after(rows, &self.connections, self.auto),
-                    Some(_) => Vec::new(),
-                };
+                let (rows, counts) = (&outcome.section.rows, &self.connections[..]);
+                let derived_rates = DerivedRate::after((rows, rate_per_s), counts, self.auto);
                 keep(outcome)?;
                 for derived in &derived_rates {
                     let rate_per_s = Some(derived.rate_per_s);
@@ -327,7 +324,7 @@ mod tests {
     }
 
     fn derived_rates(plan: &EchoPlan, rows: &[Row]) -> Vec<DerivedRate> {
-        DerivedRate::after(rows, &plan.connections, plan.auto)
+        DerivedRate::after((rows, None), &plan.connections, plan.auto)
     }
 
     #[test]

@@ -154,11 +154,7 @@ const LINES_PER_S: u64 = 2_000_000;
 
 impl Workload for LogPlan {
     fn rows(&self) -> usize {
-        let derived = self.auto.connections(&self.connections).count();
-        let rows_of = |group: &LogGroup| {
-            let counts = self.connections.len() + group.offered_per_s.map_or(derived, |_| 0);
-            counts * rows_per_count(self, *group)
-        };
+        let rows_of = |&group: &LogGroup| counts(self, group).count() * rows_per_count(self, group);
         self.groups.iter().map(rows_of).sum()
     }
 
@@ -178,11 +174,8 @@ impl Workload for LogPlan {
     fn run(&self, context: &Context<'_>, keep: &mut Keep<'_>) -> Result<(), LabError> {
         for &group in &self.groups {
             let outcome = run(context, self, group, None);
-            let rows = &outcome.section.rows;
-            let derived_rates = match group.offered_per_s {
-                None => DerivedRate::after(rows, &self.connections, self.auto),
-                Some(_) => Vec::new(),
-            };
+            let (rows, counts) = (&outcome.section.rows, &self.connections[..]);
+            let derived_rates = DerivedRate::after((rows, group.offered_per_s), counts, self.auto);
             keep(outcome)?;
             for derived in &derived_rates {
                 let group = LogGroup { offered_per_s: Some(derived.rate_per_s), ..group };
@@ -195,13 +188,20 @@ impl Workload for LogPlan {
 
 /// The time until all samples have their connections, so many samples of each row.
 fn connecting(plan: &LogPlan, samples: u32) -> Duration {
-    let connections = u32::try_from(plan.connections.iter().sum::<usize>()).unwrap_or(u32::MAX);
     let of_group = |&group: &LogGroup| {
+        let connections = u32::try_from(counts(plan, group).sum::<usize>()).unwrap_or(u32::MAX);
         let each = if group.transport == Transport::Tls { HANDSHAKE } else { CONNECTION };
         let rows = u32::try_from(rows_per_count(plan, group)).unwrap_or(u32::MAX);
         each.saturating_mul(connections).saturating_mul(rows).saturating_mul(samples)
     };
     plan.groups.iter().map(of_group).sum()
+}
+
+/// The numbers of connections of a group, those for which a rate may be derived twice.
+fn counts(plan: &LogPlan, group: LogGroup) -> impl Iterator<Item = usize> {
+    let derived = plan.auto.connections(&plan.connections);
+    let derived = derived.filter(move |_| group.offered_per_s.is_none());
+    plan.connections.iter().copied().chain(derived)
 }
 
 /// Rows for each number of connections in a group: all daemons of its guarantee, and one of them
@@ -485,5 +485,17 @@ mod tests {
         let standard = LogPlan::of_suite(&Args::default(), Scale::Standard).unwrap();
         let time = connecting(&standard, 11);
         assert!(time > Duration::from_secs(20), "{time:?}");
+        let with = |rate: &str| {
+            let args = Args {
+                rate: Some(rate.into()),
+                transport: Some("tls".into()),
+                connections: Some("2000".into()),
+                ..Args::default()
+            };
+            let plan = LogPlan::new(&args).unwrap();
+            (plan.rows(), connecting(&plan, 11))
+        };
+        let (closed, derived) = (with("max"), with("auto"));
+        assert_eq!((2 * closed.0, 2 * closed.1), derived);
     }
 }

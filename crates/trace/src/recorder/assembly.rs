@@ -546,8 +546,10 @@ impl Assembly {
     }
 
     fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
-        let name = self.situation.thread_name;
-        self.registry.thread(tid, || (pid, name(pid, tid)), &mut self.records)
+        let Situation { thread_name, is_private, .. } = self.situation;
+        // A thread is called as its program, unless that gave it another name.
+        let name = || if is_private { String::new() } else { thread_name(pid, tid) };
+        self.registry.thread(tid, || (pid, name()), &mut self.records)
     }
 
     fn thread_ended(&mut self, time_ns: u64, pid: u32, tid: u32) {

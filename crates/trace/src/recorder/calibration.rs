@@ -19,8 +19,8 @@ use super::{
 };
 use crate::call::Call;
 
-/// Rings that hold all records of the child.
-const RINGS_BYTES: usize = 16 << 20;
+/// Rings of this size hold all records of the child.
+const RINGS_BYTES_MAX: usize = 16 << 20;
 
 /// What recording adds to a syscall, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +31,28 @@ pub(super) struct Added {
     pub(super) in_duration_ns: Option<u64>,
 }
 
-/// Measures what recording adds. A command has a filter, a running process has none. None: it could not be measured.
+/// Measures what recording adds, with rings of at most so many bytes. A command has a filter, a running process has
+/// none. None: it could not be measured.
 pub(super) fn added(
-    helper: &[OsString],
+    (helper, rings_bytes): (&[OsString], usize),
     (stops, has_filter): (Stops, bool),
     is_wanted: impl Fn(Call) -> bool,
 ) -> Option<Added> {
     let mut command = helper_command(helper)?;
     command.args(["time", stops.word()]).args(has_filter.then_some("filter"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
-    let found = time(&mut child, stops, is_wanted);
+    let found = time(&mut child, stops, (rings_bytes.min(RINGS_BYTES_MAX), is_wanted));
     // After a success it has ended.
     let _ = child.kill();
     let _ = child.wait();
     found
 }
 
-fn time(child: &mut Child, stops: Stops, is_wanted: impl Fn(Call) -> bool) -> Option<Added> {
+fn time(
+    child: &mut Child,
+    stops: Stops,
+    (rings_bytes, is_wanted): (usize, impl Fn(Call) -> bool),
+) -> Option<Added> {
     let mut lines = BufReader::new(child.stdout.take()?).lines();
     let mut next = || {
         let ns = lines.next()?.ok()?.parse::<u64>().ok()?;
@@ -56,7 +61,7 @@ fn time(child: &mut Child, stops: Stops, is_wanted: impl Fn(Call) -> bool) -> Op
     let without_ns = next()?;
     let (with_ns, duration_ns) = match stops {
         Stops::Few => {
-            let mut perf = Perf::open(Start::Now(&[child.id()]), RINGS_BYTES, is_wanted).ok()?;
+            let mut perf = Perf::open(Start::Now(&[child.id()]), rings_bytes, is_wanted).ok()?;
             child.stdin.take()?.write_all(b"\n").ok()?;
             let with_ns = next()?;
             perf.stop();

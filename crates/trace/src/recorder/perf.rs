@@ -17,7 +17,7 @@ use super::{
 };
 use crate::call::{CALLS, Call};
 
-/// So many records of a ring are taken even if there is no room: until their times differ, none of them can be given on.
+/// At least so many records of each ring are taken, even without room, so that the time up to which all is known moves on.
 const RECORDS_MIN: usize = 1 << 10;
 
 /// Kinds of records (linux/perf_event.h).
@@ -152,6 +152,7 @@ impl Perf {
         // An event that cannot be stopped is closed soon.
         self.others.iter_mut().for_each(|counter| drop(counter.disable()));
         self.rings.iter_mut().for_each(|ring| drop(ring.disable()));
+        self.pages_wanted.clear();
     }
 
     /// The program uses io_uring: from now on, buffered reads tell which pages they want.
@@ -195,9 +196,11 @@ impl Perf {
         let mut rings_left = self.rings.len();
         for ring in &mut self.rings {
             let room = events_max.saturating_sub(events.len()) / rings_left;
+            let records_max = drained.records.saturating_add(room.max(RECORDS_MIN));
             rings_left -= 1;
             let (mut loss, mut last_ns, mut is_empty) = (None, 0, false);
-            for _ in 0..room.max(RECORDS_MIN) {
+            // After a loss comes the record that says when it was.
+            while drained.records < records_max || loss.is_some() {
                 let Some(record) = ring.next_record() else {
                     is_empty = true;
                     break;

@@ -317,7 +317,8 @@ impl<'a> Recording<'a> {
         end.recorder_cpu_ns = clock::cpu_ns().saturating_sub(self.cpu_before_ns);
         let (stops, has_filter) = (self.stops, matches!(events, Events::Command(..)));
         let wanted = super::is_wanted(stops);
-        let added = calibration::added(&self.options.helper, (stops, has_filter), wanted);
+        let helper = (&self.options.helper[..], self.options.memory_bytes / 2);
+        let added = calibration::added(helper, (stops, has_filter), wanted);
         end.added_ns_per_syscall = added.map(|added| added.per_syscall_ns);
         end.added_ns_in_duration = added.and_then(|added| added.in_duration_ns);
         match self.sink.take().map(|sink| sink.finish(end.clone())) {

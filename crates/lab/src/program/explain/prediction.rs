@@ -217,7 +217,9 @@ mod tests {
     use super::*;
     use crate::{
         program::traced::tests::{operation, traced},
-        testing::saved_text,
+        results::{row::RowKind, section::Section, verdict},
+        testing::{Figures, row, saved, saved_text},
+        workload::{chain, echo},
     };
 
     #[test]
@@ -280,5 +282,33 @@ mod tests {
         let analysis = Analysis::of(&writes);
         let told = measured(&writes, &analysis, &prediction, &saved);
         assert_eq!(told, ["The lab has no workload for writes."]);
+    }
+
+    #[test]
+    fn syncs_and_messages_are_told_by_their_workloads() {
+        let section = |facts, title: &str| {
+            let rival = Figures { ops_per_s: 80_000.0, ..Figures::DIRECT };
+            let rows = vec![
+                row("other", RowKind::Rival, 1, rival),
+                row("uring", RowKind::Subject, 1, Figures::DIRECT),
+            ];
+            let mut section = Section::new(facts, title.to_owned(), rows);
+            section.pairings.extend(verdict::pairings(&section.rows, 1, 1));
+            section
+        };
+        let sections = vec![section(&chain::FACTS, "pages"), section(&echo::FACTS, "messages")];
+        let saved = Saved::parse(&saved(sections)).unwrap();
+        for (kind, start) in [
+            (Kind::Sync, "Measured: pages, depth 1: uring does 1.25"),
+            (Kind::DataSync, "Measured: pages, depth 1: uring does 1.25"),
+            (Kind::Send, "Measured: messages, connections 1: uring does 1.25"),
+            (Kind::Receive, "Measured: messages, connections 1: uring does 1.25"),
+            (Kind::Read, " has nothing of the workload read."),
+        ] {
+            let trace = traced(vec![operation(1, kind, (0, 9))]);
+            let analysis = Analysis::of(&trace);
+            let told = measured(&trace, &analysis, &Prediction::of(&analysis), &saved);
+            assert!(told[0].starts_with(start), "{kind:?}: {told:?}");
+        }
     }
 }

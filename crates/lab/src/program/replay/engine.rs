@@ -356,16 +356,15 @@ mod tests {
     /// What an engine does not keep up with takes longer, and the replay does not.
     #[test]
     fn what_is_late_takes_longer_at_the_recorded_times() {
-        let reads = |count: u64| {
-            (0..count).map(|round| operation(1, Kind::Read, (round * 20_000_000, 1000)))
-        };
+        let read = |round: u64| operation(1, Kind::Read, (round * 20_000_000, 1000));
         for way in [Way::Calls, Way::Rings, Way::OneRing, Way::Tasks(By::Files)] {
             if way != Way::Calls && !has_ring() {
                 continue;
             }
             // The last one should have begun with the first.
             let late = |script: &mut Script| script.threads[0][5].begin_ns = 0;
-            let sample = sample(reads(6).collect(), (way, Pace::Open), late).unwrap();
+            let reads = (0..6).map(read).collect();
+            let sample = sample(reads, (way, Pace::Open), late).unwrap();
             let (elapsed_ns, io_ns) = (sample.tally.elapsed_ns, sample.tally.figures[IO_NS]);
             assert!(elapsed_ns >= 4 * 20_000_000, "{way:?}: {elapsed_ns} ns");
             assert!(io_ns >= 80e6 && io_ns < 2.0 * elapsed_ns as f64, "{way:?}: {io_ns} ns");

@@ -1,6 +1,6 @@
 //! When a step may begin: at once, after the think time that the program had, or at its time in the recording.
 //!
-//! Where the program computed, the replay computes as long: whoever waits for a device beside it then has as little of
+//! Where the program computed and its think time is kept, the replay computes as long: whoever waits for a device beside it then has as little of
 //! the processor as in the recording. The last part of a wait spins, because a thread that slept would begin with a cold
 //! processor, and late by what a wake-up takes.
 
@@ -22,7 +22,7 @@ const SLEEP_NS_MAX: u64 = 10_000_000;
 /// What is kept of the program's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// The think time: what an engine takes longer for an operation, the whole replay takes longer.
+    /// The think time: if an operation takes longer, the replay takes longer by as much.
     #[default]
     Recorded,
     /// Nothing: each step begins as soon as it may.
@@ -41,14 +41,6 @@ impl Pace {
         }
     }
 
-    /// From when the duration of a step counts that begins now.
-    pub fn since_ns(self, step: &Step, now_ns: u64) -> u64 {
-        match self {
-            Pace::Recorded | Pace::Asap => now_ns,
-            Pace::Open => step.begin_ns.min(now_ns),
-        }
-    }
-
     /// The same, if the steps that have ended did so at these times. None: too few have.
     pub fn due_after_ns(self, step: &Step, ends_ns: &[u64]) -> Option<u64> {
         let since_ns = match step.after {
@@ -56,6 +48,14 @@ impl Pace {
             after => *ends_ns.get(after - 1)?,
         };
         Some(self.due_ns(step, since_ns))
+    }
+
+    /// When the duration of a step that begins now starts to count.
+    pub fn since_ns(self, step: &Step, now_ns: u64) -> u64 {
+        match self {
+            Pace::Recorded | Pace::Asap => now_ns,
+            Pace::Open => step.begin_ns.min(now_ns),
+        }
     }
 }
 
@@ -104,21 +104,35 @@ mod tests {
     use super::*;
     use crate::program::replay::script::StepKind;
 
+    const STEP: Step = Step {
+        kind: StepKind::Read,
+        handle: 0,
+        offset: 0,
+        length: 0,
+        bytes: 0,
+        after: 1,
+        think_ns: 5,
+        begin_ns: 7,
+        computed_ns: 0,
+        recorded_ns: 0,
+        is_asynchronous: false,
+    };
+
+    #[test]
+    fn a_step_is_due_by_what_is_kept_of_the_programs_times() {
+        for (pace, due_ns, since_ns) in
+            [(Pace::Recorded, [8, 14], 20), (Pace::Asap, [3, 9], 20), (Pace::Open, [7, 9], 7)]
+        {
+            let due = [3, 9].map(|end_ns| pace.due_after_ns(&STEP, &[end_ns]));
+            assert_eq!(due, due_ns.map(Some), "{pace:?}");
+            assert_eq!(pace.due_after_ns(&STEP, &[]), None, "{pace:?}");
+            assert_eq!(pace.since_ns(&STEP, 20), since_ns, "{pace:?}");
+        }
+    }
+
     #[test]
     fn computing_takes_processor_time_unless_think_time_is_left_out_or_the_sample_ends() {
-        let step = Step {
-            kind: StepKind::Read,
-            handle: 0,
-            offset: 0,
-            length: 0,
-            bytes: 0,
-            after: 0,
-            think_ns: 0,
-            begin_ns: 0,
-            computed_ns: 4_000_000,
-            recorded_ns: 0,
-            is_asynchronous: false,
-        };
+        let step = Step { computed_ns: 4_000_000, ..STEP };
         let job = crate::testing::job();
         let taken = |pace| {
             let before = processor_ns();
@@ -127,6 +141,7 @@ mod tests {
         };
         assert!(taken(Pace::Recorded) >= step.computed_ns);
         assert!(taken(Pace::Asap) < step.computed_ns);
+        assert!(taken(Pace::Open) < step.computed_ns);
         job.failed.store(true, Ordering::Relaxed);
         assert!(taken(Pace::Recorded) < step.computed_ns);
     }

@@ -2,7 +2,7 @@
 //!
 //! A step may begin when as many steps of its thread have ended as had ended when it began in the recording. For a
 //! thread of syscalls that is the program's order; for a thread with a ring it keeps the recorded depth. What the thread
-//! did in between is its think time. Order between threads is kept only by time, at the recorded pace.
+//! did in between is its think time. Order between threads is kept only by time, and without think time not at all.
 //!
 //! Left out and counted: sockets, pipes, copies, files of the kernel such as /proc, operations without a known file,
 //! offset or result, and those that failed.
@@ -85,10 +85,10 @@ pub(crate) struct Step {
     pub after: usize,
     /// The time between the end of the last of them, or the begin of the replay, and the begin of this step.
     pub think_ns: u64,
-    /// The time between the begin of the replay and the begin of this step in the recording.
-    pub begin_ns: u64,
     /// How much of that time the thread computed. 0: unknown, or nothing.
     pub computed_ns: u64,
+    /// The time between the begin of the replay and the begin of this step in the recording.
+    pub begin_ns: u64,
     /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
     pub is_asynchronous: bool,

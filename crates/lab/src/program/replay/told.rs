@@ -175,7 +175,7 @@ fn difference(rows: &[Row], row: &Row, figure: Figure, seed: u64) -> Option<Diff
     Some(Difference { by: compare(&ratio.inverse(), noise), ratio, noise })
 }
 
-/// The verdict where the replay keeps times: by the I/O time alone, for it waits for them on a processor.
+/// The verdict where the replay keeps times: by the I/O time alone, because the replay uses a processor while it waits.
 fn by_io_time(when: &str, rows: &[Row], seed: u64) -> String {
     let ring = rows.iter().find(|row| row.kind == RowKind::Subject && row.is_valid());
     let difference = ring.and_then(|ring| difference(rows, ring, io_ns, seed));

@@ -293,9 +293,9 @@ impl LogPlan {
         ));
         let (rates, auto) = match args.rate.as_deref() {
             Some(text) => rate::loads(text)?,
-            // The others have a fixed rate.
             None if args.quick => (vec![None], Auto::IfClientBound),
-            None => rate::loads(scaled("max", "50000,max", "200000,max"))?,
+            // A fixed rate is among these.
+            None => rate::loads(if args.full { "200000,max" } else { "50000,max" })?,
         };
         let line_bytes = length(args.length.as_deref().unwrap_or("150"), LENGTH_MIN)?;
         let mut groups = Vec::new();

@@ -97,15 +97,22 @@ mod tests {
     use crate::testing::{Figures, row};
 
     fn notes_of(fio: Figures) -> Vec<String> {
+        notes_of_engine("fio", fio)
+    }
+
+    fn notes_of_engine(name: &str, fio: Figures) -> Vec<String> {
         let own = row(UNVERIFIED, RowKind::Variant, 32, Figures::DIRECT);
-        let rows = [own, row("fio", RowKind::Program, 32, fio)];
-        notes(&rows, 1)
+        notes(&[own, row(name, RowKind::Program, 32, fio)], 1)
     }
 
     #[test]
     fn the_same_agrees_and_what_is_off_is_named() {
         let said = notes_of(Figures::DIRECT);
         assert!(said[0].starts_with("depth 32: uring+unverified agrees with fio"), "{said:?}");
+        let said = notes_of_engine("fio+batches", Figures::DIRECT);
+        assert!(said[0].contains(" agrees with fio+batches within 3 %"), "{said:?}");
+        assert!(said[0].ends_with(" times fio+batches's"), "{said:?}");
+        assert!(notes_of_engine("fio+fixed", Figures::DIRECT).is_empty());
         let slower = Figures { ops_per_s: Figures::DIRECT.ops_per_s / 1.05, ..Figures::DIRECT };
         let said = notes_of(slower);
         assert!(said[0].contains("differs from fio: operations per second by more"), "{said:?}");

@@ -38,11 +38,16 @@ fn is_client_bound(rows: &[Row], connections: usize) -> bool {
 }
 
 impl DerivedRate {
-    /// The rates that follow a closed loop with these rows.
-    pub(crate) fn after(rows: &[Row], connections: &[usize], auto: Auto) -> Vec<DerivedRate> {
+    /// The rates that follow a section with these rows: none, if it had a rate already.
+    pub(crate) fn after(
+        (rows, offered_per_s): (&[Row], Option<u64>),
+        connections: &[usize],
+        auto: Auto,
+    ) -> Vec<DerivedRate> {
         let is_wanted =
             |connections: &usize| auto == Auto::Always || is_client_bound(rows, *connections);
         let wanted = auto.connections(connections).filter(is_wanted);
+        let wanted = wanted.filter(|_| offered_per_s.is_none());
         wanted.filter_map(|connections| DerivedRate::of(rows, connections)).collect()
     }
 
