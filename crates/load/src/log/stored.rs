@@ -71,7 +71,17 @@ fn failed(path: &Path, error: &io::Error) -> LoadError {
 }
 
 fn size(path: &Path) -> io::Result<u64> {
-    files(path)?.iter().map(|file| fs::metadata(file).map(|about| about.len())).sum()
+    let of = |file: &PathBuf| fs::metadata(file).map(|about| about.len());
+    files(path)?.iter().filter_map(|file| unless_gone(path, of(file)).transpose()).sum()
+}
+
+/// What was found of a file in a directory. None: it has been packed or removed since the directory was read, so that
+/// another look finds something else.
+fn unless_gone<T>(path: &Path, found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// The files that hold lines: not the dead letters and indices of `ringwise logd`.
@@ -127,7 +137,7 @@ fn count(path: &Path, lines: &Lines, sent: &[(u64, u64)]) -> Result<Stored, Load
         }
     };
     for file in files(path).map_err(|error| failed(path, &error))? {
-        read(&file, &mut *account).map_err(|error| failed(&file, &error))?;
+        unless_gone(path, read(&file, &mut *account)).map_err(|error| failed(&file, &error))?;
     }
     Ok(account.found())
 }
@@ -211,8 +221,36 @@ impl Account for Counted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::log::{args::Protocol, lines::Name};
+
+    #[test]
+    fn a_file_that_is_packed_while_it_is_looked_at_is_no_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let lines = Lines::made(Protocol::Lines, 60, 5);
+        let [one, other] = ["lines-0.ndjson", "lines-1.ndjson"].map(|n| directory.path().join(n));
+        fs::write(&one, "{}\n").unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::rename(&one, &other).unwrap();
+                    fs::rename(&other, &one).unwrap();
+                }
+            });
+            let look = || {
+                size(directory.path())?;
+                count(directory.path(), &lines, &[(3, 1)]).map_err(io::Error::other)
+            };
+            let looks: Vec<_> = (0..3000).map(|_| look()).collect();
+            is_over.store(true, Ordering::Relaxed);
+            looks.into_iter().for_each(|found| drop(found.unwrap()));
+        });
+        // A file that was named has to be there.
+        assert_eq!(size(&other).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn what_is_lost_doubled_or_altered_is_counted() {
