@@ -22,6 +22,7 @@ use crate::{
     args::{RecordArgs, RecordMethod, TraceeArgs},
     error::{LabError, plain},
     results::report::json,
+    workload::form::columns::counted,
 };
 
 /// Less memory than this holds no second of a busy program.
@@ -116,10 +117,10 @@ fn options(args: RecordArgs) -> Result<Options, LabError> {
 fn text(report: &Report, options: &Options) -> String {
     let Report { summary, end, header, .. } = report;
     let mut text = format!(
-        "recorded {} operations, {} files and {} threads in {} by {}: {}\n",
-        summary.operations(),
-        summary.files,
-        summary.threads,
+        "recorded {}, {} and {} in {} by {}: {}\n",
+        counted(summary.operations(), "operation"),
+        counted(summary.files, "file"),
+        counted(summary.threads, "thread"),
         latency_text(end.elapsed_ns as f64),
         header.method,
         options.out.display(),
