@@ -71,7 +71,7 @@ impl Prediction {
         said.push(self.depth_text());
         if let Some(sequential) = self.sequential_wait.filter(|&share| share >= 0.5) {
             said.push(format!(
-                "{} of the waiting for reads is in sequential reads. They do not depend on each other, so a program \
+                "{} of the waiting for reads is in sequential reads. Usually they do not depend on each other, so that a program \
                  can read ahead with many in flight.",
                 percent(sequential)
             ));
