@@ -4,9 +4,8 @@
 //! It is run anew for each sample, so that it takes part in the interleaving, with these
 //! arguments: `--ioengine=io_uring --direct=1 --iodepth=DEPTH --bs=BLOCK --rw=randread
 //! --norandommap --time_based --ramp_time=... --runtime=...`; a run with a cold cache is without `--norandommap`;
-//! `fio+fixed` adds `--fixedbufs
-//! --registerfiles`, and `fio+batches` has as many operations in a call as the lab's ring, where fio hands each one over
-//! alone. Its figures are its own: operations per second, latencies from its histogram
+//! `fio+fixed` adds `--fixedbufs --registerfiles`, and `fio+batches` has as many operations in a call as the lab's ring,
+//! where fio hands each one over alone. Its figures are its own: operations per second, latencies from its histogram
 //! (`lat_percentiles=1`: from before an operation is submitted, as the lab's own begin; its completion
 //! latency begins when io_uring_enter(2) has come back, which at depth 1 is most of the time), and the CPU time (usr + sys) of its thread. It verifies nothing, and pays
 //! nothing for it.

@@ -226,9 +226,7 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
             break;
         }
         let file = &files[step.handle];
-        let now_ns = lane.clock();
-        let began_ns = pace.since_ns(step, now_ns);
-        lane.begin_late(began_ns, now_ns);
+        let began_ns = pace.begin(step, &mut lane);
         let moved = match step.kind {
             StepKind::Read => rustix::io::pread(file, &mut buffer[..step.length], step.offset),
             StepKind::Write => rustix::io::pwrite(file, &buffer[..step.length], step.offset),

@@ -1,8 +1,8 @@
 //! When a step may begin: at once, after the think time that the program had, or at its time in the recording.
 //!
-//! Where the program computed and its think time is kept, the replay computes as long: whoever waits for a device beside it then has as little of
-//! the processor as in the recording. The last part of a wait spins, because a thread that slept would begin with a cold
-//! processor, and late by what a wake-up takes.
+//! Where the program computed and its think time is kept, the replay computes as long: whoever waits for a device beside
+//! it then has as little of the processor as in the recording. The last part of a wait spins, because a thread that slept
+//! would begin with a cold processor, and late by what a wake-up takes.
 
 use std::{
     thread,
@@ -12,7 +12,10 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 
 use super::script::Step;
-use crate::sampling::job::{Job, Window};
+use crate::sampling::{
+    job::{Job, Window},
+    lane::Lane,
+};
 
 /// The last part of a wait, which spins: more than a sleep is late by.
 pub(crate) const SPIN_NS: u64 = 150_000;
@@ -50,8 +53,16 @@ impl Pace {
         Some(self.due_ns(step, since_ns))
     }
 
+    /// A step begins now in a lane. Returns when its duration starts to count.
+    pub fn begin(self, step: &Step, lane: &mut Lane) -> u64 {
+        let now_ns = lane.clock();
+        let since_ns = self.since_ns(step, now_ns);
+        lane.begin_late(since_ns, now_ns);
+        since_ns
+    }
+
     /// When the duration of a step that begins now starts to count.
-    pub fn since_ns(self, step: &Step, now_ns: u64) -> u64 {
+    fn since_ns(self, step: &Step, now_ns: u64) -> u64 {
         match self {
             Pace::Recorded | Pace::Asap => now_ns,
             Pace::Open => step.begin_ns.min(now_ns),

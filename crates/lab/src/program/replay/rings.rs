@@ -177,8 +177,7 @@ impl Driver<'_, '_> {
         });
         let target = self.ring.targets[step.handle].clone();
         let track = &mut self.tracks[index];
-        let now_ns = track.lane.clock();
-        let began_ns = self.shared.pace.since_ns(&step, now_ns);
+        let began_ns = self.shared.pace.begin(&step, &mut track.lane);
         let mut buffer = || {
             let kept = self.buffers.get_mut(&step.length).and_then(Vec::pop);
             kept.unwrap_or_else(|| {
@@ -194,7 +193,6 @@ impl Driver<'_, '_> {
             StepKind::DataSync => Operation::sync_data(target),
         };
         self.ring.local.push(operation, tag as u64).map_err(unavailable)?;
-        track.lane.begin_late(began_ns, now_ns);
         track.next += 1;
         self.flights[tag] = Some(Flight { track: index, step, began_ns });
         self.in_flight += 1;

@@ -142,9 +142,7 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
                     new.fill(0xa5);
                     new
                 });
-                let now_ns = lane.clock();
-                let began_ns = pace.since_ns(&step, now_ns);
-                lane.begin_late(began_ns, now_ns);
+                let began_ns = pace.begin(&step, &mut lane);
                 flights.push(make(scene.files.clone(), (step, buffer), began_ns));
                 next += 1;
                 continue;
