@@ -11,7 +11,7 @@
 //!
 //! The crate judges nothing and measures no engine. It uses neither the library `ringwise` nor the lab.
 
-// One file of the recorder opts in: two requests to perf events that no safe crate has.
+// Two files of the recorder opt in: requests to perf events and to ptrace(2) that no safe crate has.
 #![deny(unsafe_code)]
 
 mod call;

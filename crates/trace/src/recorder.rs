@@ -1,16 +1,19 @@
 //! Records the I/O of a command or of a running process into a trace.
 //!
 //! Tracepoints (`perf`) tell the syscalls. A tracer (`tracer`) tells which files a command opens, and without tracepoints
-//! also the syscalls. `assembly` makes operations of both, and `sink` writes them. Two threads share the work: one waits
-//! for the stops of the command, the other one takes events, writes the trace, and looks at signals and clocks.
+//! also the syscalls, of a running process too (`attached`). `assembly` makes operations of both, and `sink` writes them.
+//! Two threads share the work: one waits for stops, the other one takes events, writes the trace, and looks at signals
+//! and clocks.
 //!
 //! Memory is bounded by the rings and by a queue of events. If the recorder falls behind, events are lost and counted.
 
 mod assembly;
+mod attached;
 mod calibration;
 mod clock;
 mod error;
 mod event;
+mod group_stop;
 mod perf;
 mod process;
 mod recording;
@@ -21,6 +24,7 @@ mod tracer;
 use std::{
     ffi::OsString,
     io,
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{atomic::AtomicUsize, mpsc::sync_channel},
     thread,
@@ -29,20 +33,21 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
-pub use self::{error::RecordError, tracee::run_tracee};
 use self::{
+    attached::Attached,
     perf::{Perf, Start},
     recording::{Events, Recording},
     tracee::Stops,
-    tracer::{Ended, Tracer},
+    tracer::{Ended, Entry, Tracer},
 };
+pub use self::{error::RecordError, tracee::run_tracee};
 use crate::{
     call::Call,
     model::{End, Header},
     summary::Summary,
 };
 
-/// The most events that wait in the queue from the tracer. The command waits while it is full.
+/// The most events that wait in the queue from the tracer. The program waits while it is full.
 const QUEUE_EVENTS: usize = 1 << 13;
 
 /// What is recorded, and how.
@@ -59,7 +64,7 @@ pub struct Options {
     /// Whether names of files are hashed, with a key that is not kept.
     pub is_private: bool,
     /// The most memory for events of perf that wait to be written, in bytes. Rings have half of it, and each at least 64
-    /// KiB. It says nothing of ptrace: the command waits while the queue of its tracer is full.
+    /// KiB. It says nothing of ptrace: the program waits while the queue of its tracer is full.
     pub memory_bytes: usize,
     /// The program that writes the trace, with its version.
     pub recorder: String,
@@ -83,7 +88,7 @@ pub enum Method {
     Auto,
     /// By tracepoints.
     Perf,
-    /// By ptrace(2), which stops the command at each syscall that matters.
+    /// By ptrace(2), which stops a command at each syscall that matters, and a running process at each syscall.
     Ptrace,
 }
 
@@ -148,7 +153,7 @@ fn record_command(
         }
         Stops::All => Ok(None),
     };
-    let begun = perf.and_then(|perf| Recording::begin(options, (child.id(), stops), perf));
+    let begun = perf.and_then(|perf| Recording::begin(options, (child.id(), stops), (perf, 0)));
     let mut recording = begun.inspect_err(|_| {
         // The command has not run yet.
         let _ = child.kill();
@@ -159,7 +164,7 @@ fn record_command(
     let events = Events::Command(child.id(), receiver);
     let (ended, report) = thread::scope(|scope| {
         let taken = scope.spawn(move || recording.run(events, signal));
-        let ended = Tracer::new(&child, stops, sender).run();
+        let ended = Tracer::new((stops, Entry::Filter), sender).run(&child);
         (ended, taken.join())
     });
     let Ended { status, has_run } = ended?;
@@ -179,28 +184,34 @@ fn record_process(
     pid: u32,
     signal: &AtomicUsize,
 ) -> Result<Report, RecordError> {
-    if options.method == Method::Ptrace {
-        let what =
-            "a running process can be recorded only by tracepoints: leave out --method ptrace";
-        return Err(RecordError::Failed(what.to_owned()));
-    }
-    let mut threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
+    let threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
     // Asks for permission before anything is written.
     process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
     let children = process::descendants(pid);
-    // One that ends meanwhile is missed by nobody.
-    threads.extend(children.iter().filter_map(|child| process::threads(*child).ok()).flatten());
-    raise_descriptors();
-    let handle = Pid::from_raw(pid.cast_signed())
-        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-        .ok_or_else(|| error::process(pid, &io::ErrorKind::NotFound.into()))?;
-    let wanted = |call| !matches!(call, Call::RingEnter | Call::Spawn | Call::Execute);
-    let perf = Perf::open(Start::Now(&threads), options.memory_bytes / 2, wanted)?;
+    let perf = match options.method {
+        Method::Ptrace => Err(None),
+        _ => observe(options, threads, &children).map_err(Some),
+    };
+    let (perf, stops, fallback) = match (perf, options.method) {
+        (Ok(perf), _) => (Some(perf), Stops::Few, None),
+        (Err(Some(RecordError::NotAllowed(why))), Method::Auto) => (None, Stops::All, Some(why)),
+        (Err(Some(error)), _) => return Err(error),
+        (Err(None), _) => (None, Stops::All, None),
+    };
+    let (events, refused) = match perf {
+        Some(_) => (Events::Process(handle(pid)?), 0),
+        None => {
+            let attached = Attached::to(pid, &options.helper)?;
+            let refused = attached.refused;
+            (Events::Attached(attached), refused)
+        }
+    };
     // An operation of this moment may be in a position that is read or not.
     let began_ns = clock::now_ns();
     let table = process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
     let since_ns = clock::now_ns();
-    let mut recording = Recording::begin(options, (pid, Stops::Few), Some(perf))?;
+    let mut recording = Recording::begin(options, (pid, stops), (perf, refused))?;
+    recording.fallback = fallback;
     recording.begin_with(pid, table, (began_ns, since_ns));
     for child in children {
         let asked_ns = clock::now_ns();
@@ -208,7 +219,27 @@ fn record_process(
             recording.knows(child, table, (asked_ns, clock::now_ns()));
         }
     }
-    Ok(recording.run(Events::Process(handle), signal))
+    Ok(recording.run(events, signal))
+}
+
+/// A handle that tells when a process has ended.
+fn handle(pid: u32) -> Result<OwnedFd, RecordError> {
+    let ended = || error::process(pid, &io::Error::from_raw_os_error(libc::ESRCH));
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or_else(ended)?;
+    pidfd_open(pid, PidfdFlags::empty()).map_err(|_| ended())
+}
+
+/// Observes these threads, and those of these children, by tracepoints.
+fn observe(
+    options: &Options,
+    mut threads: Vec<u32>,
+    children: &[u32],
+) -> Result<Perf, RecordError> {
+    // One that ends meanwhile is missed by nobody.
+    threads.extend(children.iter().filter_map(|child| process::threads(*child).ok()).flatten());
+    raise_descriptors();
+    let wanted = |call| !matches!(call, Call::RingEnter | Call::Spawn | Call::Execute);
+    Perf::open(Start::Now(&threads), options.memory_bytes / 2, wanted)
 }
 
 /// Allows as many open files as the hard limit does: each thread needs several.

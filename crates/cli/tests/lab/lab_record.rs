@@ -22,11 +22,11 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory on the device that the target is on, because a tmpfs has no direct I/O.
-fn directory() -> tempfile::TempDir {
+pub(super) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-fn command(directory: &Path, options: &str) -> Command {
+pub(super) fn command(directory: &Path, options: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     command.args(["lab", "record"]).args(options.split_whitespace()).current_dir(directory);
     command
@@ -36,15 +36,15 @@ fn record(directory: &Path, options: &str, recorded: &[&str]) -> Output {
     command(directory, options).args(["--out", "t", "--"]).args(recorded).output().unwrap()
 }
 
-fn words(line: &str) -> Vec<&str> {
+pub(super) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-fn stderr(output: &Output) -> String {
+pub(super) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn skip(reason: &str) {
+pub(super) fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "skipped in CI: {reason}");
     println!("skipped: {reason}");
 }
@@ -59,7 +59,7 @@ fn has_tracepoints() -> bool {
     output.status.success()
 }
 
-fn has_program(program: &str) -> bool {
+pub(super) fn has_program(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
         skip(&format!("no {program} here"));
@@ -68,16 +68,16 @@ fn has_program(program: &str) -> bool {
 }
 
 /// A whole trace.
-struct Trace {
-    header: Header,
+pub(super) struct Trace {
+    pub(super) header: Header,
     names: HashMap<FileId, (PathBuf, FileKind)>,
-    operations: Vec<Operation>,
-    end: End,
+    pub(super) operations: Vec<Operation>,
+    pub(super) end: End,
 }
 
 impl Trace {
     #[track_caller]
-    fn read(path: &Path) -> Trace {
+    pub(super) fn read(path: &Path) -> Trace {
         let (header, records, error) = records(path);
         assert!(error.is_none(), "{}", error.unwrap());
         let (mut names, mut operations) = (HashMap::new(), Vec::new());
@@ -97,7 +97,7 @@ impl Trace {
     }
 
     /// The operations on a file.
-    fn on(&self, path: &Path) -> Vec<Operation> {
+    pub(super) fn on(&self, path: &Path) -> Vec<Operation> {
         let is_meant = |id: &FileId| self.names[id].0 == path;
         let operations = self.operations.iter();
         operations.filter(|one| one.file.as_ref().is_some_and(is_meant)).copied().collect()
@@ -115,13 +115,13 @@ fn count_operations(records: &[Record]) -> usize {
     records.iter().filter(|record| matches!(record, Record::Operation(_))).count()
 }
 
-fn count(operations: &[Operation], kind: Kind) -> (u64, u64) {
+pub(super) fn count(operations: &[Operation], kind: Kind) -> (u64, u64) {
     let of_kind = || operations.iter().filter(|operation| operation.kind == kind);
     (of_kind().count() as u64, of_kind().map(Operation::bytes).sum())
 }
 
 /// A file of random bytes, which no file system compresses, in the page cache.
-fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+pub(super) fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let path = directory.join(name);
     let mut content = vec![0; bytes];
     File::open("/dev/urandom").unwrap().read_exact(&mut content).unwrap();
@@ -523,13 +523,13 @@ fn long_recording(directory: &Path, options: &str, script: &str) -> Child {
 }
 
 /// Whether a trace that is being written has some operations. At first it is not there, or has no header yet.
-fn is_under_way(trace: &Path) -> bool {
+pub(super) fn is_under_way(trace: &Path) -> bool {
     let Ok(file) = File::open(trace) else { return false };
     let Ok(reader) = AnyReader::new(BufReader::new(file)) else { return false };
     count_operations(&reader.map_while(Result::ok).collect::<Vec<_>>()) > 10
 }
 
-fn wait_until(mut is_done: impl FnMut() -> bool) {
+pub(super) fn wait_until(mut is_done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_done() {
         assert!(begin.elapsed() < PATIENCE, "it did not happen");
@@ -723,7 +723,6 @@ fn what_cannot_be_recorded_is_told_with_the_remedy() {
         "ringwise: lab: record: --memory 1k: expected at least 1m\n"
     );
     assert!(told("--duration soon -- true").contains("--duration: "));
-    assert!(told("--method ptrace --pid 1 --out t").contains("only by tracepoints"));
     assert!(told("--out /no/such/directory/t -- true").contains("No such file or directory"));
     assert!(told("").contains("missing"), "neither a command nor a process");
     assert!(!directory.path().join("t").exists());
@@ -779,6 +778,23 @@ fn a_user_without_permission_gets_ptrace_and_the_reason() {
     let own = std::process::id().to_string();
     let said = stderr(&run(&["--pid", &own, "--out", "p"]).unwrap());
     assert!(said.contains("it belongs to another user"), "{said}");
+    // Its own process can be traced.
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "while :; do echo x >>w; sleep 0.01; done"]).current_dir(work.path());
+    let mut writer = writer.uid(65534).gid(65534).spawn().unwrap();
+    let pid = writer.id().to_string();
+    let output = run(&["--pid", &pid, "--duration", "500ms", "--out", "q"]).unwrap();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("until then ptrace stops the program"), "{said}");
+    let trace = Trace::read(&work.path().join("q"));
+    let w = work.path().canonicalize().unwrap().join("w");
+    let (writes, bytes) = count(&trace.on(&w), Kind::Write);
+    // The last one can be unfinished.
+    let is_whole = (2 * writes - 2..=2 * writes).contains(&bytes);
+    assert!(writes > 3 && is_whole, "{writes} writes of {bytes} bytes");
     let output = run(&["--method", "perf", "--out", "p", "--", "true"]).unwrap();
     assert!(!output.status.success() && output.status.signal().is_none());
 }

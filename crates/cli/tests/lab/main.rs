@@ -3,6 +3,7 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 mod lab;
+mod lab_attach;
 mod lab_copy;
 mod lab_http;
 mod lab_log;

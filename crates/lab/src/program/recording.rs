@@ -166,7 +166,7 @@ fn remarks(report: &Report) -> Vec<String> {
     let end = &report.end;
     if let Some(reason) = &report.fallback {
         found.push(format!(
-            "{reason}; until then ptrace stops the command at each syscall, which is slower"
+            "{reason}; until then ptrace stops the program at each syscall, which is slower"
         ));
     }
     if end.lost_events > 0 {
@@ -174,14 +174,14 @@ fn remarks(report: &Report) -> Vec<String> {
     }
     if end.unknown_files > 0 {
         found.push(format!(
-            "{} operations have no file: their descriptor was not known yet",
-            end.unknown_files
+            "{} without a file, because a descriptor was not known yet",
+            counted(end.unknown_files, "operation")
         ));
     }
     if end.unseen_requests > 0 {
         found.push(format!(
-            "{} requests of io_uring or Linux AIO were not seen",
-            end.unseen_requests
+            "not seen: {} of io_uring or Linux AIO",
+            counted(end.unseen_requests, "request")
         ));
     }
     match end.reason {

@@ -14,8 +14,8 @@ use std::{
 use super::{
     event::{Event, Stamped},
     perf::{Perf, Start},
-    tracee::{CALLS_TIMED, Stops},
-    tracer::{self, Tracer},
+    tracee::{Stops, calls_timed},
+    tracer::{self, Entry, Tracer},
 };
 use crate::call::Call;
 
@@ -41,7 +41,9 @@ pub(super) fn added(
     let mut command = helper_command(helper)?;
     command.args(["time", stops.word()]).args(has_filter.then_some("filter"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
-    let found = time(&mut child, stops, (rings_bytes.min(RINGS_BYTES_MAX), is_wanted));
+    let entry = if has_filter { Entry::Filter } else { Entry::Every };
+    let rings_bytes = rings_bytes.min(RINGS_BYTES_MAX);
+    let found = time(&mut child, (stops, entry), (rings_bytes, is_wanted));
     // After a success it has ended.
     let _ = child.kill();
     let _ = child.wait();
@@ -50,13 +52,13 @@ pub(super) fn added(
 
 fn time(
     child: &mut Child,
-    stops: Stops,
+    (stops, entry): (Stops, Entry),
     (rings_bytes, is_wanted): (usize, impl Fn(Call) -> bool),
 ) -> Option<Added> {
     let mut lines = BufReader::new(child.stdout.take()?).lines();
     let mut next = || {
         let ns = lines.next()?.ok()?.parse::<u64>().ok()?;
-        Some(ns / u64::from(CALLS_TIMED))
+        Some(ns / u64::from(calls_timed(stops)))
     };
     let without_ns = next()?;
     let (with_ns, duration_ns) = match stops {
@@ -73,7 +75,7 @@ fn time(
             tracer::wait_for_stop(child).ok()?;
             // Nobody takes the events.
             let (events, _) = sync_channel(1);
-            Tracer::new(child, stops, events).run().ok()?;
+            Tracer::new((stops, entry), events).run(child).ok()?;
             (next()?, None)
         }
     };

@@ -99,14 +99,34 @@ pub(crate) fn ring(error: &io::Error) -> RecordError {
 
 /// ptrace(2) failed.
 pub(crate) fn ptrace(error: nix::errno::Errno) -> RecordError {
-    let error = io::Error::from(error);
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-    let remedy = match scope.as_deref().map(str::trim) {
-        Ok("3") => "kernel.yama.ptrace_scope is 3, which forbids it until the next boot",
-        Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or set it to 1",
+    let remedy = match scope() {
+        3 => "kernel.yama.ptrace_scope is 3, which forbids it until the next boot",
+        2 => "kernel.yama.ptrace_scope is 2: run as root, or set it to 1",
         _ => "run as root or with CAP_SYS_PTRACE, and let the container allow ptrace(2)",
     };
-    RecordError::Failed(format!("ptrace: {}; {remedy}", plain(&error)))
+    RecordError::Failed(format!("ptrace: {}; {remedy}", plain(&error.into())))
+}
+
+/// Attaching to a running process by ptrace(2) failed.
+pub(crate) fn attach(pid: u32, error: nix::errno::Errno) -> RecordError {
+    attach_in(scope(), pid, error)
+}
+
+fn attach_in(scope: u8, pid: u32, error: nix::errno::Errno) -> RecordError {
+    let remedy = match scope {
+        3 => "kernel.yama.ptrace_scope is 3, which forbids it until the next boot",
+        1 | 2 => {
+            "run as root or with CAP_SYS_PTRACE, set kernel.yama.ptrace_scope to 0, or let `record` start the program"
+        }
+        _ => "run as root or with CAP_SYS_PTRACE, and let the container allow ptrace(2)",
+    };
+    RecordError::Failed(format!("process {pid}: ptrace: {}; {remedy}", plain(&error.into())))
+}
+
+/// Who may trace whom, by the security module Yama. 0: it adds no rule.
+fn scope() -> u8 {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    scope.ok().and_then(|scope| scope.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A running process may not be looked at.
@@ -160,6 +180,15 @@ mod tests {
                 told(ptrace(nix::errno::Errno::EPERM)),
                 ["ptrace: Operation not permitted", "run as root"],
             ),
+            (
+                told(attach_in(0, 1, nix::errno::Errno::EPERM)),
+                ["process 1: ptrace", "CAP_SYS_PTRACE"],
+            ),
+            (
+                told(attach_in(1, 1, nix::errno::Errno::EPERM)),
+                ["ptrace_scope to 0", "let `record` start"],
+            ),
+            (told(attach_in(3, 1, nix::errno::Errno::EPERM)), ["ptrace_scope is 3", "next boot"]),
             (told(process(1, &of(libc::ESRCH))), ["process 1: no such process", ""]),
             (denied(false), ["belongs to another user", "CAP_SYS_PTRACE"]),
             (denied(true), ["may not be looked at", "CAP_SYS_PTRACE"]),

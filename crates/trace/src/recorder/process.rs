@@ -136,6 +136,18 @@ pub(crate) fn status_number(tid: u32, name: &str) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
+/// The thread that traces a thread.
+pub(crate) fn tracer(tid: u32) -> Option<u32> {
+    status_number(tid, "TracerPid:").filter(|tracer| *tracer != 0)
+}
+
+/// Whether a thread has ended and is listed still, because its process goes on or was not waited for.
+pub(crate) fn is_zombie(tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| state.trim_start().starts_with(['Z', 'X']))
+}
+
 /// The process of a thread.
 pub(crate) fn process_of(tid: u32) -> Option<u32> {
     status_number(tid, "Tgid:")

@@ -24,6 +24,7 @@ use rustix::{
 use super::{
     Options, Report, Target,
     assembly::{Assembly, Situation},
+    attached::Attached,
     calibration, clock,
     error::{self, RecordError},
     event::{Described, Event, Stamped},
@@ -57,8 +58,21 @@ const QUESTIONS_MAX: usize = 256;
 pub(super) enum Events {
     /// The tracer of this command. The queue ends with it.
     Command(u32, Receiver<Stamped>),
+    /// The tracer that is attached to a process. The queue ends with it.
+    Attached(Attached),
     /// Nowhere; the process has ended when this is readable.
     Process(OwnedFd),
+}
+
+impl Events {
+    /// What a tracer tells.
+    fn queue(&self) -> Option<&Receiver<Stamped>> {
+        match self {
+            Events::Command(_, queue) => Some(queue),
+            Events::Attached(attached) => Some(&attached.events),
+            Events::Process(_) => None,
+        }
+    }
 }
 
 /// A recording that has begun.
@@ -90,7 +104,7 @@ struct Finished {
 }
 
 impl<'a> Recording<'a> {
-    /// Makes the trace, with its header.
+    /// Makes the trace, with its header. `refused` children of a process may not be recorded.
     ///
     /// # Errors
     ///
@@ -98,7 +112,7 @@ impl<'a> Recording<'a> {
     pub(super) fn begin(
         options: &'a Options,
         (pid, stops): (u32, Stops),
-        perf: Option<Perf>,
+        (perf, refused): (Option<Perf>, usize),
     ) -> Result<Recording<'a>, RecordError> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let command = match &options.target {
@@ -114,7 +128,7 @@ impl<'a> Recording<'a> {
             command,
             pid,
             is_private: options.is_private,
-            blind_spots: blind_spots(options, perf.as_ref()),
+            blind_spots: blind_spots(options, (perf.as_ref(), refused)),
         };
         let sink = Sink::create(&options.out, &header).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => super::exists(options),
@@ -158,14 +172,14 @@ impl<'a> Recording<'a> {
 
     /// Records until the target ends, the time is over, a signal comes, or the disk is full. It then finishes the trace,
     /// and passes signals on until the target has ended.
-    pub(super) fn run(mut self, events: Events, signal: &AtomicUsize) -> Report {
+    pub(super) fn run(mut self, mut events: Events, signal: &AtomicUsize) -> Report {
         let mut assembly = Assembly::new(Situation {
             began_ns: self.began_ns,
             began_unix_ns: self.header.began_unix_ms.saturating_mul(1_000_000),
             is_private: self.options.is_private,
             sees_pages: self.perf.as_ref().is_some_and(Perf::sees_pages),
             sees_processors: self.perf.is_some(),
-            has_opens: matches!(events, Events::Command(..)),
+            has_opens: events.queue().is_some(),
             thread_name: process::thread_name,
         });
         let mut summary = Summary::default();
@@ -197,7 +211,7 @@ impl<'a> Recording<'a> {
                 break Reason::WriteFailed;
             }
         };
-        let finished = self.finish((&mut assembly, summary), &events, reason);
+        let finished = self.finish((&mut assembly, summary), &mut events, reason);
         if reason != Reason::Exited {
             follow(events, signal);
         }
@@ -224,27 +238,28 @@ impl<'a> Recording<'a> {
         let until_ns = drained.until_ns;
         let is_busy = drained.records > FEW_RECORDS || until_ns != u64::MAX;
         let pause = if is_busy { Duration::ZERO } else { PAUSE };
-        match events {
-            Events::Command(_, queue) => {
-                let (mut wait, mut last_ns) = (pause, u64::MAX);
-                for _ in 0..super::QUEUE_EVENTS {
-                    match queue.recv_timeout(wait) {
-                        Ok(stamped) => {
-                            last_ns = stamped.time_ns;
-                            self.pending.push(stamped);
-                        }
-                        Err(error) => {
-                            let has_ended = error == RecvTimeoutError::Disconnected;
-                            return Waited { has_ended, until_ns };
-                        }
-                    }
-                    // What has come belongs to this round, and what has not must not keep it from its end.
-                    wait = Duration::ZERO;
-                }
-                Waited { has_ended: false, until_ns: until_ns.min(last_ns) }
+        let queue = match events {
+            Events::Command(_, queue) | Events::Attached(Attached { events: queue, .. }) => queue,
+            Events::Process(handle) => {
+                return Waited { has_ended: has_ended(handle, pause), until_ns };
             }
-            Events::Process(handle) => Waited { has_ended: has_ended(handle, pause), until_ns },
+        };
+        let (mut wait, mut last_ns) = (pause, u64::MAX);
+        for _ in 0..super::QUEUE_EVENTS {
+            match queue.recv_timeout(wait) {
+                Ok(stamped) => {
+                    last_ns = stamped.time_ns;
+                    self.pending.push(stamped);
+                }
+                Err(error) => {
+                    let has_ended = error == RecvTimeoutError::Disconnected;
+                    return Waited { has_ended, until_ns };
+                }
+            }
+            // What has come belongs to this round, and what has not must not keep it from its end.
+            wait = Duration::ZERO;
         }
+        Waited { has_ended: false, until_ns: until_ns.min(last_ns) }
     }
 
     /// Gives the assembly the events before this time, in their order.
@@ -291,13 +306,16 @@ impl<'a> Recording<'a> {
     fn finish(
         &mut self,
         (assembly, mut summary): (&mut Assembly, Summary),
-        events: &Events,
+        events: &mut Events,
         reason: Reason,
     ) -> Finished {
         let ended_ns = clock::now_ns();
         self.perf.iter_mut().for_each(Perf::stop);
-        if let Events::Command(_, queue) = events {
-            self.pending.extend(queue.try_iter());
+        match events {
+            Events::Command(_, queue) => self.pending.extend(queue.try_iter()),
+            // From here on the process runs without stops.
+            Events::Attached(attached) => attached.leave(|stamped| self.pending.push(stamped)),
+            Events::Process(_) => {}
         }
         loop {
             let drained = self.drain();
@@ -333,7 +351,7 @@ impl<'a> Recording<'a> {
 }
 
 /// What this recording cannot see, whatever the program does.
-fn blind_spots(options: &Options, perf: Option<&Perf>) -> Vec<String> {
+fn blind_spots(options: &Options, (perf, refused): (Option<&Perf>, usize)) -> Vec<String> {
     let mut found = vec![
         "Reads and writes by mmap(2) are not seen.".to_owned(),
         "Processes of another architecture are not recorded.".to_owned(),
@@ -345,7 +363,10 @@ fn blind_spots(options: &Options, perf: Option<&Perf>) -> Vec<String> {
             found.push("ptrace does not tell the page cache from the device.".to_owned());
         }
     }
-    if let Target::Process(_) = options.target {
+    if refused > 0 {
+        found.push(format!("Children that may not be traced: {refused}."));
+    }
+    if let (Target::Process(_), Some(_)) = (&options.target, perf) {
         found.push("Linux AIO of a running process is not seen.".to_owned());
         found.push(
             "A file that was open for less than some milliseconds is unknown, and so are its first operations."

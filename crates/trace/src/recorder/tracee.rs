@@ -22,8 +22,16 @@ use super::{
 };
 use crate::call::{CALLS, Call};
 
-/// How many syscalls a calibration times.
-pub(super) const CALLS_TIMED: u32 = 20_000;
+/// The word that makes the child wait until its standard input ends.
+pub(super) const WAIT: &str = "wait";
+
+/// How many syscalls a calibration times. A stop for a tracer can take 100 us.
+pub(super) fn calls_timed(stops: Stops) -> u32 {
+    match stops {
+        Stops::Few => 20_000,
+        Stops::All => 2_000,
+    }
+}
 
 /// At which syscalls a command is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +61,10 @@ impl Stops {
     }
 }
 
-/// Runs the words of the hidden command: `few COMMAND`, `all COMMAND`, or `time few`, `time few filter`, `time all`.
+/// Runs the words of the hidden command: `few COMMAND` or `all COMMAND`, `time few` or `time all`, with `filter` or not,
+/// or `wait`.
 ///
-/// It returns only if that fails: the message for standard error, and the exit status.
+/// It does not return from a command that runs. It returns the message for standard error, and the exit status.
 pub fn run_tracee(words: &[OsString]) -> (String, u8) {
     let word = |place: usize| words.get(place).and_then(|word| word.to_str());
     let stops = |word| match word {
@@ -63,6 +72,11 @@ pub fn run_tracee(words: &[OsString]) -> (String, u8) {
         Some("all") => Some(Stops::All),
         _ => None,
     };
+    if word(0) == Some(WAIT) {
+        // An error ends the wait too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        return (String::new(), 0);
+    }
     if word(0) == Some("time") {
         let Some(stops) = stops(word(1)) else { return (unexpected(), 2) };
         return match time_calls(stops, word(2) == Some("filter")) {
@@ -72,7 +86,7 @@ pub fn run_tracee(words: &[OsString]) -> (String, u8) {
     }
     match (stops(word(0)), words.get(1..)) {
         (Some(stops), Some([command, arguments @ ..])) => {
-            if let Err(message) = be_traced(stops) {
+            if let Err(message) = be_traced(Some(stops)) {
                 return (message, 126);
             }
             let error = Command::new(command).args(arguments).exec();
@@ -91,10 +105,9 @@ fn failed_to_run(command: &OsStr, error: &io::Error) -> (String, u8) {
     (format!("running {}: {}", command.display(), plain(error)), status)
 }
 
-/// Stops until the tracer is ready, and installs the filter.
-fn be_traced(stops: Stops) -> Result<(), String> {
-    let tracer = process::status_number(std::process::id(), "TracerPid:").unwrap_or(0);
-    if tracer != 0 {
+/// Stops until the tracer is ready, and installs the filter if there is one.
+fn be_traced(filtered: Option<Stops>) -> Result<(), String> {
+    if let Some(tracer) = process::tracer(std::process::id()) {
         return Err(format!(
             "ptrace: the command is traced already by process {tracer}; end that tracer"
         ));
@@ -102,6 +115,7 @@ fn be_traced(stops: Stops) -> Result<(), String> {
     ptrace::traceme().map_err(|error| error::ptrace(error).to_string())?;
     let stopped = signal::raise(signal::Signal::SIGSTOP);
     stopped.map_err(|error| format!("raise: {}", plain(&error.into())))?;
+    let Some(stops) = filtered else { return Ok(()) };
     seccompiler::apply_filter(&filter(stops)).map_err(|error| {
         format!("seccomp: {error}; let the container allow seccomp(2), or record a running process with --pid")
     })
@@ -147,7 +161,7 @@ fn time_calls(stops: Stops, has_filter: bool) -> io::Result<()> {
                 seccompiler::apply_filter(&filter(stops)).map_err(io::Error::other)?;
             }
         }
-        Stops::All => be_traced(stops).map_err(io::Error::other)?,
+        Stops::All => be_traced(has_filter.then_some(stops)).map_err(io::Error::other)?,
     }
     say(time_reads(&mut zero, stops)?)
 }
@@ -160,7 +174,7 @@ fn time_reads(zero: &mut File, stops: Stops) -> io::Result<u64> {
     };
     let begin_ns = now_ns(stops);
     let mut byte = [0];
-    for _ in 0..CALLS_TIMED {
+    for _ in 0..calls_timed(stops) {
         zero.read_exact(&mut byte)?;
     }
     Ok(now_ns(stops).saturating_sub(begin_ns))

@@ -1,8 +1,8 @@
-//! The tracer of a command: it sees the stops of all its threads and tells what they mean.
+//! A tracer: it sees the stops of traced threads and tells what they mean. It also follows a command to its end.
 //!
 //! With tracepoints, it tells only which file each open gave, and the requests of Linux AIO, whose memory it reads while
 //! the command is stopped. Without, it tells every syscall that matters. All waits are in one thread, the one that
-//! started the command, because ptrace(2) allows no other.
+//! started the command or attached to it, because ptrace(2) allows no other. `attached` follows running processes.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use super::{
     clock,
     error::{self, RecordError},
     event::{AioRequest, Event, Stamped},
-    process,
+    group_stop, process,
     tracee::Stops,
 };
 use crate::call::{CALLS, Call};
@@ -37,22 +37,36 @@ const AIO_BATCH_MAX: u64 = 4096;
 /// The number of a stop at a filter (`PTRACE_EVENT_SECCOMP`).
 const AT_FILTER: i32 = libc::PTRACE_EVENT_SECCOMP;
 
-/// Children and traced threads of this thread only: another one can calibrate at the same time.
-const OWN: WaitPidFlag = WaitPidFlag::__WALL.union(WaitPidFlag::__WNOTHREAD);
+/// The number of a stop of a thread that was attached, or that such a thread made.
+pub(super) const STOPPED: i32 = libc::PTRACE_EVENT_STOP;
 
-/// A command that is traced, and its threads.
+/// Children and traced threads of this thread only: another one can calibrate at the same time.
+pub(super) const OWN: WaitPidFlag = WaitPidFlag::__WALL.union(WaitPidFlag::__WNOTHREAD);
+
+/// Where threads stop at a syscall that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// At their filter, which stops only what matters.
+    Filter,
+    /// At each syscall, because a running program cannot be given a filter.
+    Every,
+}
+
+/// Threads that are traced.
 pub(super) struct Tracer {
-    child: Pid,
     stops: Stops,
-    threads: HashMap<Pid, TracedThread>,
+    entry: Entry,
+    pub(super) threads: HashMap<Pid, TracedThread>,
     events: SyncSender<Stamped>,
     has_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct TracedThread {
+pub(super) struct TracedThread {
     /// Its process, once it was asked for.
     pid: Option<u32>,
+    /// Whether its next stop at a syscall is the end of one.
+    is_inside: bool,
     /// The syscall that it is in, if its end matters.
     call: Option<(Call, [u64; 6])>,
 }
@@ -102,20 +116,21 @@ pub(super) fn wait_for_stop(child: &Child) -> Result<(), RecordError> {
 }
 
 impl Tracer {
-    pub(super) fn new(child: &Child, stops: Stops, events: SyncSender<Stamped>) -> Tracer {
-        let child = Pid::from_raw(child.id().cast_signed());
-        let threads = HashMap::from([(child, TracedThread::default())]);
-        Tracer { child, stops, threads, events, has_run: false }
+    /// A tracer that knows no thread yet.
+    pub(super) fn new((stops, entry): (Stops, Entry), events: SyncSender<Stamped>) -> Tracer {
+        Tracer { stops, entry, threads: HashMap::new(), events, has_run: false }
     }
 
-    /// Lets the command run, and returns when it and all its children have ended.
+    /// Lets a command run that was started as `child`, and returns when it and all its children have ended.
     ///
     /// # Errors
     ///
     /// What ptrace(2) or wait(2) report. The kernel kills the command when the recorder ends.
-    pub(super) fn run(mut self) -> Result<Ended, RecordError> {
+    pub(super) fn run(mut self, child: &Child) -> Result<Ended, RecordError> {
+        let child = Pid::from_raw(child.id().cast_signed());
         let mut status = 1;
-        self.resume(self.child, None);
+        self.threads.entry(child).or_default();
+        self.resume(child, None);
         loop {
             let stop = match waitpid(None, Some(OWN)) {
                 Ok(stop) => stop,
@@ -124,39 +139,55 @@ impl Tracer {
                 Err(error) => return Err(error::ptrace(error)),
             };
             match stop {
-                WaitStatus::Exited(pid, code) => {
-                    if pid == self.child {
-                        status = u8::try_from(code).unwrap_or(1);
-                    }
-                    self.ended(pid);
+                WaitStatus::Exited(pid, code) if pid == child => {
+                    status = u8::try_from(code).unwrap_or(1);
                 }
-                WaitStatus::Signaled(pid, signal, _) => {
-                    if pid == self.child {
-                        status = 128 + signal as u8;
-                    }
-                    self.ended(pid);
-                }
-                WaitStatus::PtraceEvent(pid, _, AT_FILTER) => self.enter(pid),
-                WaitStatus::PtraceEvent(pid, _, kind) => self.event(pid, kind),
-                WaitStatus::PtraceSyscall(pid) => self.exit(pid),
-                WaitStatus::Stopped(pid, signal) => {
-                    // A new thread begins with a stop that nobody sent.
-                    let is_first = !self.threads.contains_key(&pid);
-                    self.threads.entry(pid).or_default();
-                    let signal =
-                        Some(signal).filter(|signal| !is_first || *signal != Signal::SIGSTOP);
-                    self.resume(pid, signal);
+                WaitStatus::Signaled(pid, signal, _) if pid == child => {
+                    status = 128 + signal as u8;
                 }
                 _ => {}
             }
+            self.stopped(stop);
+        }
+    }
+
+    /// Tells what a stop means, and lets the thread go on.
+    pub(super) fn stopped(&mut self, stop: WaitStatus) {
+        match stop {
+            WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => self.ended(pid),
+            WaitStatus::PtraceEvent(pid, _, AT_FILTER) => self.enter(pid),
+            WaitStatus::PtraceEvent(pid, signal, STOPPED) => {
+                self.threads.entry(pid).or_default();
+                // It was attached or interrupted, or is new, or SIGCONT came.
+                if signal == Signal::SIGTRAP {
+                    return self.resume(pid, None);
+                }
+                // If this fails the thread is gone, and the next wait says so.
+                let _ = group_stop::listen(pid);
+            }
+            WaitStatus::PtraceEvent(pid, _, kind) => self.event(pid, kind),
+            WaitStatus::PtraceSyscall(pid) => {
+                match self.threads.get(&pid).is_some_and(|thread| thread.is_inside) {
+                    true => self.exit(pid),
+                    false => self.enter(pid),
+                }
+            }
+            WaitStatus::Stopped(pid, signal) => {
+                // A new thread of a command begins with a stop that nobody sent.
+                let is_first = !self.threads.contains_key(&pid);
+                self.threads.entry(pid).or_default();
+                let signal = Some(signal).filter(|signal| !is_first || *signal != Signal::SIGSTOP);
+                self.resume(pid, signal);
+            }
+            _ => {}
         }
     }
 
     /// Lets a thread go on, to the end of its syscall if that matters.
     fn resume(&mut self, thread: Pid, signal: Option<Signal>) {
-        let state = self.threads.get(&thread);
+        let is_in_call = self.threads.get(&thread).is_some_and(|state| state.call.is_some());
         // If this fails the thread is gone, and the next wait says so.
-        let _ = match state.is_some_and(|state| state.call.is_some()) {
+        let _ = match is_in_call || self.entry == Entry::Every {
             true => ptrace::syscall(thread, signal),
             false => ptrace::cont(thread, signal),
         };
@@ -183,7 +214,7 @@ impl Tracer {
                 self.has_run = true;
                 let pid = thread.as_raw().cast_unsigned();
                 if let Some(state) = self.threads.get_mut(&thread) {
-                    *state = TracedThread { pid: Some(pid), call: None };
+                    *state = TracedThread { pid: Some(pid), is_inside: true, call: None };
                 }
                 let table = process::descriptors(pid).unwrap_or_default();
                 let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
@@ -215,12 +246,16 @@ impl Tracer {
     }
 
     fn enter(&mut self, thread: Pid) {
+        self.threads.entry(thread).or_default().is_inside = true;
         let found = registers(thread).and_then(|registers| {
             let place = CALLS.iter().position(|(_, number, _)| *number == registers.number)?;
             Some((place, registers.arguments))
         });
         if let Some((place, arguments)) = found {
             let call = CALLS[place].2;
+            if !self.stops.includes(call) {
+                return self.resume(thread, None);
+            }
             self.threads.entry(thread).or_default().call = Some((call, arguments));
             if call == Call::AioSubmit {
                 let requests = aio_requests(thread, &arguments);
@@ -233,7 +268,9 @@ impl Tracer {
     }
 
     fn exit(&mut self, thread: Pid) {
-        let call = self.threads.get_mut(&thread).and_then(|state| state.call.take());
+        let state = self.threads.entry(thread).or_default();
+        state.is_inside = false;
+        let call = state.call.take();
         let registers = registers(thread);
         if let (Some((call, arguments)), Some(Registers { result, .. })) = (call, registers) {
             match call {
