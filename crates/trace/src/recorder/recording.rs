@@ -7,8 +7,9 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -244,20 +245,21 @@ impl<'a> Recording<'a> {
                 return Waited { has_ended: has_ended(handle, pause), until_ns };
             }
         };
-        let (mut wait, mut last_ns) = (pause, u64::MAX);
+        // To wait for the queue would be a wake-up for each event, which the program waits for.
+        thread::sleep(pause);
+        let mut last_ns = u64::MAX;
         for _ in 0..super::QUEUE_EVENTS {
-            match queue.recv_timeout(wait) {
+            match queue.try_recv() {
                 Ok(stamped) => {
                     last_ns = stamped.time_ns;
                     self.pending.push(stamped);
                 }
+                // What has not come must not keep this round from its end.
                 Err(error) => {
-                    let has_ended = error == RecvTimeoutError::Disconnected;
+                    let has_ended = error == TryRecvError::Disconnected;
                     return Waited { has_ended, until_ns };
                 }
             }
-            // What has come belongs to this round, and what has not must not keep it from its end.
-            wait = Duration::ZERO;
         }
         Waited { has_ended: false, until_ns: until_ns.min(last_ns) }
     }
@@ -418,7 +420,7 @@ fn has_ended(handle: &OwnedFd, pause: Duration) -> bool {
         Err(Errno::INTR) => false,
         Err(_) => {
             // Without an answer the recording ends by its duration or by a signal.
-            std::thread::sleep(pause);
+            thread::sleep(pause);
             false
         }
     }
