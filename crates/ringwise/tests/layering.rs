@@ -66,7 +66,7 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
 /// Files outside the library that may have unsafe code, because what they call has no safe API: engines of the lab, and
 /// two requests to perf events.
 const UNSAFE_FILES: [&str; 5] = [
-    "crates/lab/src/engine/aio.rs",
+    "crates/lab/src/engine/aio/context.rs",
     "crates/lab/src/engine/bare_ring.rs",
     "crates/lab/src/engine/mmap.rs",
     "crates/trace/src/recorder/group_stop.rs",

@@ -379,6 +379,49 @@ fn a_replay_can_be_recorded_too() {
     assert!(stderr(&output).contains("--engines tokyo: this trace can have recorded"));
 }
 
+/// What a program did by Linux AIO, `recorded` does by Linux AIO: its replay is recorded and counted.
+#[test]
+fn linux_aio_is_replayed_by_linux_aio() {
+    if !has_program("fio") {
+        return;
+    }
+    let trace = |path: &Path| {
+        let operations = Trace::read(path).operations.into_iter();
+        let by_aio = operations.filter(|one| one.interface == Interface::LinuxAio);
+        by_aio.collect::<Vec<_>>()
+    };
+    let directory = directory();
+    file(directory.path(), "f", 1 << 20);
+    let job = "fio --name=j --filename=f --size=1m --rw=randrw --ioengine=libaio --direct=1 --iodepth=8 --output=o";
+    let output = record(directory.path(), "--method ptrace", &words(job));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let program = trace(&directory.path().join("t"));
+    assert_eq!(program.len(), 256);
+    fs::rename(directory.path().join("t"), directory.path().join("fio.trace")).unwrap();
+    let replay = [
+        env!("CARGO_BIN_EXE_ringwise"),
+        "lab",
+        "replay",
+        "fio.trace",
+        "--engines",
+        "sync",
+        "--repeats",
+        "2",
+        "--pace",
+        "asap",
+    ];
+    let output = record(directory.path(), "--method ptrace", &replay);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", stderr(&output));
+    assert!(!said.contains("unlike the program"), "{said}");
+    let replayed = trace(&directory.path().join("t"));
+    for kind in [Kind::Read, Kind::Write] {
+        let (operations, bytes) = count(&program, kind);
+        // Two blocks of two samples of `recorded` and of `recorded (again)`.
+        assert_eq!(count(&replayed, kind), (8 * operations, 8 * bytes), "{kind:?}");
+    }
+}
+
 #[test]
 fn a_trace_is_explained_while_it_is_written_to_a_fifo() {
     let directory = directory();

@@ -13,8 +13,8 @@ mod engine;
 mod observer;
 mod pace;
 mod place;
+mod queue;
 mod ranges;
-mod rings;
 mod script;
 mod tasks;
 mod told;
@@ -32,8 +32,6 @@ use ringwise_measure::{
     device::Storage,
     quantity::{bytes_text, latency_text, parse_size},
 };
-
-use ringwise_trace::Interface;
 
 use self::{
     engine::{Replay, Runs, Way},
@@ -243,11 +241,6 @@ fn introduction(traced: &Traced, script: &Script, args: &ReplayArgs) -> Vec<Stri
         said.push(
             "unknown: whether reads came from the page cache; they are replayed from it, unless --cache cold"
                 .to_owned(),
-        );
-    }
-    if traced.operations.iter().any(|own| own.interface == Interface::LinuxAio) {
-        said.push(
-            "unlike the program: what it did by Linux AIO, `recorded` does by io_uring".to_owned(),
         );
     }
     said.push(format!(

@@ -14,7 +14,7 @@ use std::{
 };
 
 use self::ring::Requests;
-use super::event::{AioRequest, Described, Event, Stamped};
+use super::event::{AioName, AioRequest, Described, Event, Stamped};
 use crate::{
     call::{CALLS, Call, Io, Length, Offset},
     descriptor::{Descriptors, Identity, OpenFile},
@@ -69,8 +69,8 @@ pub(super) struct Assembly {
     /// What threads do since their last operation by a syscall.
     pauses: HashMap<u32, Pause>,
     requests: Requests,
-    /// By process and address: the thread, the begin and the request.
-    aio: HashMap<(u32, u64), (u32, u64, AioRequest)>,
+    /// By process and name: the thread, the begin and the request.
+    aio: HashMap<(u32, AioName), (u32, u64, AioRequest)>,
     in_flight: InFlight,
     questions: Questions,
     records: Vec<Record>,
@@ -256,15 +256,22 @@ impl Assembly {
         match event {
             Event::AioSubmit(requests) => {
                 for request in requests.into_iter().filter(|request| aio_kind(request).is_some()) {
-                    if self.aio.len() < AIO_MAX {
-                        self.in_flight.begin();
-                        self.aio.insert((pid, request.address), (tid, time_ns, request));
+                    if self.aio.len() >= AIO_MAX {
+                        self.end.unseen_requests += 1;
+                        continue;
+                    }
+                    let name = (pid, request.name);
+                    self.in_flight.begin();
+                    if self.aio.insert(name, (tid, time_ns, request)).is_some() {
+                        // Its end was not seen: nothing tells the two apart.
+                        self.in_flight.end();
+                        self.end.unseen_requests += 1;
                     }
                 }
             }
-            Event::AioRefused(addresses) => {
-                for address in addresses {
-                    if self.aio.remove(&(pid, address)).is_some() {
+            Event::AioRefused(names) => {
+                for name in names {
+                    if self.aio.remove(&(pid, name)).is_some() {
                         self.in_flight.end();
                     }
                 }
@@ -298,7 +305,7 @@ impl Assembly {
         tids.into_iter().for_each(|tid| self.unfinished(time_ns, tid));
         self.end_requests(time_ns);
         let mut aio: Vec<_> = std::mem::take(&mut self.aio).into_iter().collect();
-        aio.sort_by_key(|((pid, address), (_, begin_ns, _))| (*begin_ns, *pid, *address));
+        aio.sort_by_key(|((pid, name), (_, begin_ns, _))| (*begin_ns, *pid, *name));
         for ((pid, _), submitted) in aio {
             self.aio_operation((pid, submitted), Outcome::Unfinished, time_ns);
         }
@@ -587,8 +594,8 @@ impl Assembly {
         self.questions.processes.extend(self.descriptors.processes());
     }
 
-    fn aio_completed(&mut self, pid: u32, (address, result): (u64, i64), time_ns: u64) {
-        if let Some(submitted) = self.aio.remove(&(pid, address)) {
+    fn aio_completed(&mut self, pid: u32, (name, result): (AioName, i64), time_ns: u64) {
+        if let Some(submitted) = self.aio.remove(&(pid, name)) {
             self.in_flight.end();
             self.aio_operation((pid, submitted), outcome(result), time_ns);
         }

@@ -56,10 +56,10 @@ pub(crate) enum Event {
     Table { table: Vec<(i32, Described)>, since_ns: u64, is_foreign: bool },
     /// Linux AIO takes requests.
     AioSubmit(Vec<AioRequest>),
-    /// Linux AIO did not take the last ones of these requests, by their addresses.
-    AioRefused(Vec<u64>),
-    /// Linux AIO reports completions: the addresses of the requests, and their results.
-    AioReap(Vec<(u64, i64)>),
+    /// Linux AIO did not take these requests.
+    AioRefused(Vec<AioName>),
+    /// Linux AIO reports completions, with their results.
+    AioReap(Vec<(AioName, i64)>),
     /// Events were lost.
     Lost { events: u64 },
 }
@@ -78,11 +78,20 @@ pub(crate) struct Described {
     pub(crate) made_unix_ns: Option<u64>,
 }
 
+/// What a completion of Linux AIO says of its request. A program can use a control block for another request before the
+/// first one is completed, so neither of the two alone tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AioName {
+    /// The address of its control block in the process.
+    pub(crate) address: u64,
+    /// The program's own value.
+    pub(crate) data: u64,
+}
+
 /// A control block of Linux AIO (`struct iocb` in linux/aio_abi.h).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AioRequest {
-    /// Its address in the process, by which its completion names it.
-    pub(crate) address: u64,
+    pub(crate) name: AioName,
     pub(crate) opcode: u16,
     pub(crate) descriptor: i32,
     pub(crate) bytes: u64,

@@ -25,7 +25,7 @@ use nix::{
 use super::{
     clock,
     error::{self, RecordError},
-    event::{AioRequest, Event, Stamped},
+    event::{AioName, AioRequest, Event, Stamped},
     group_stop, process,
     tracee::Stops,
 };
@@ -288,7 +288,7 @@ impl Tracer {
                 Call::AioSubmit => {
                     let accepted = u64::try_from(result).unwrap_or(0) as usize;
                     let requests = aio_requests(thread, &arguments).into_iter().skip(accepted);
-                    let refused: Vec<u64> = requests.map(|request| request.address).collect();
+                    let refused: Vec<AioName> = requests.map(|request| request.name).collect();
                     if !refused.is_empty() {
                         self.send(thread, Event::AioRefused(refused));
                     }
@@ -378,7 +378,7 @@ fn aio_requests(thread: Pid, arguments: &[u64; 6]) -> Vec<AioRequest> {
         let block = read_memory::<64>(thread, address)?;
         let long = |at: usize| u64::from_ne_bytes(block[at..at + 8].try_into().unwrap_or_default());
         Some(AioRequest {
-            address,
+            name: AioName { address, data: long(0) },
             opcode: u16::from_ne_bytes([block[16], block[17]]),
             descriptor: i32::from_ne_bytes([block[20], block[21], block[22], block[23]]),
             bytes: long(32),
@@ -389,12 +389,15 @@ fn aio_requests(thread: Pid, arguments: &[u64; 6]) -> Vec<AioRequest> {
 }
 
 /// The results of io_getevents(2): for each, the program's value, the address of the block, and two results.
-fn aio_completions(thread: Pid, address: u64, count: u64) -> Vec<(u64, i64)> {
+fn aio_completions(thread: Pid, address: u64, count: u64) -> Vec<(AioName, i64)> {
     let mut events = vec![0; count as usize * 32];
     if count == 0 || read_bytes(thread, address, &mut events).is_none() {
         return Vec::new();
     }
     let long = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-    let completion = |event: &[u8]| (long(&event[8..16]), long(&event[16..24]).cast_signed());
+    let completion = |event: &[u8]| {
+        let name = AioName { data: long(&event[..8]), address: long(&event[8..16]) };
+        (name, long(&event[16..24]).cast_signed())
+    };
     events.chunks_exact(32).map(completion).collect()
 }

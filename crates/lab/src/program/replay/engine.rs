@@ -16,8 +16,8 @@ use super::{
     done::{Done, Shared, check, words},
     pace::{Pace, compute, wait_until},
     place::Place,
-    rings,
-    script::{Script, Step, StepKind, is_mostly_asynchronous},
+    queue::{self, Queue, aio::Aio, ring::Ring},
+    script::{Means, Script, Step, StepKind},
     tasks::{self, By},
 };
 use crate::{
@@ -55,7 +55,7 @@ impl Runs {
 /// How the threads of a trace are made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Syscalls for threads of syscalls; a ring for each thread that had io_uring or Linux AIO.
+    /// What each thread had: syscalls, a ring, or a context of Linux AIO.
     Recorded,
     /// Syscalls, one after the other in each thread.
     Calls,
@@ -101,7 +101,7 @@ impl Engine for Replay {
                 windows.push(window);
                 let crew = Crew {
                     threads,
-                    is_ring: self.is_ring(threads),
+                    means: self.means(threads),
                     files: self.place.files(),
                     job,
                     pace: self.pace,
@@ -138,11 +138,11 @@ impl Engine for Replay {
 }
 
 impl Replay {
-    fn is_ring(&self, threads: &[&[Step]]) -> bool {
+    fn means(&self, threads: &[&[Step]]) -> Means {
         match self.way {
-            Way::Calls | Way::Tasks(_) => false,
-            Way::Rings | Way::OneRing => true,
-            Way::Recorded => threads.iter().any(|steps| is_mostly_asynchronous(steps)),
+            Way::Calls | Way::Tasks(_) => Means::Calls,
+            Way::Rings | Way::OneRing => Means::Ring,
+            Way::Recorded => threads.first().map_or(Means::Calls, |steps| Means::of(steps)),
         }
     }
 }
@@ -158,43 +158,44 @@ fn given_up() -> Failure {
 /// Threads of the recording that one thread of the replay makes.
 struct Crew<'a> {
     threads: &'a [&'a [Step]],
-    is_ring: bool,
+    means: Means,
     files: &'a [Descriptor],
     job: &'a Arc<Job>,
     pace: Pace,
 }
 
 impl Crew<'_> {
-    /// Makes the ring if there is one, says so, and makes the steps when the window is told.
+    /// Makes the queue if there is one, says so, and makes the steps when the window is told.
     fn run(
         &self,
         ready: &mpsc::Sender<bool>,
         told: &mpsc::Receiver<Window>,
     ) -> Result<Done, Failure> {
         let Crew { threads, files, job, pace, .. } = *self;
-        let ring = self.is_ring.then(|| rings::Prepared::new(threads, files)).transpose();
-        let _ = ready.send(ring.is_ok());
-        let ring = ring?;
-        let window = told.recv().map_err(|_| given_up())?;
-        let shared = Shared { job, window, files, pace };
-        let mut done = match ring {
-            Some(ring) => ring.run(&shared),
-            None => threads.iter().try_fold(Done::default(), |mut all, steps| {
-                let done = by_calls(steps, &shared)?;
-                all.counts.extend(done.counts);
-                all.io_ns += done.io_ns;
-                all.system_calls += done.system_calls;
-                all.submitted = Some(all.submitted.unwrap_or(0) + done.submitted.unwrap_or(0));
-                Ok(all)
-            }),
+        let prepared: Result<Prepared<'_>, Failure> = match self.means {
+            Means::Calls => Ok(Box::new(|shared| all_by_calls(threads, shared))),
+            Means::Ring => self.queued::<Ring>(),
+            Means::LinuxAio => self.queued::<Aio>(),
         };
+        let _ = ready.send(prepared.is_ok());
+        let prepared = prepared?;
+        let window = told.recv().map_err(|_| given_up())?;
+        let mut done = prepared(&Shared { job, window, files, pace });
         match &mut done {
             Ok(done) => done.thread = u32::try_from(gettid().as_raw_nonzero().get()).ok(),
             Err(_) => job.failed.store(true, Ordering::Relaxed),
         }
         done
     }
+
+    fn queued<'a, Q: Queue + 'a>(&'a self) -> Result<Prepared<'a>, Failure> {
+        let queue = queue::Prepared::<Q>::new(self.threads, self.files)?;
+        Ok(Box::new(move |shared| queue.run(shared)))
+    }
 }
+
+/// Steps that can begin.
+type Prepared<'a> = Box<dyn FnOnce(&Shared<'_>) -> Result<Done, Failure> + 'a>;
 
 fn tally(job: &Job, window: &Window, done: Vec<Done>) -> Tally {
     let io_ns: u64 = done.iter().map(|own| own.io_ns).sum();
@@ -212,6 +213,17 @@ fn tally(job: &Job, window: &Window, done: Vec<Done>) -> Tally {
 }
 
 /// Makes the steps of a thread by syscalls, one after the other.
+fn all_by_calls(threads: &[&[Step]], shared: &Shared<'_>) -> Result<Done, Failure> {
+    threads.iter().try_fold(Done::default(), |mut all, steps| {
+        let done = by_calls(steps, shared)?;
+        all.counts.extend(done.counts);
+        all.io_ns += done.io_ns;
+        all.system_calls += done.system_calls;
+        all.submitted = Some(all.submitted.unwrap_or(0) + done.submitted.unwrap_or(0));
+        Ok(all)
+    })
+}
+
 fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
     let Shared { job, window, files, pace } = shared;
     let longest = steps.iter().map(|step| step.length).max().unwrap_or(0);
@@ -317,14 +329,29 @@ mod tests {
         is_there
     }
 
+    /// Changes by what operations were made.
+    type Change = fn(Vec<Operation>) -> Vec<Operation>;
+
+    /// Every way, with operations that were recorded of Linux AIO once more.
+    fn ways() -> Vec<(Way, Change)> {
+        let same: Change = |all| all;
+        let by_aio: Change = |mut all| {
+            all.iter_mut().for_each(|own| own.interface = Interface::LinuxAio);
+            all
+        };
+        let mut ways = vec![(Way::Calls, same), (Way::Recorded, by_aio)];
+        if has_ring() {
+            let rings = [Way::Recorded, Way::Rings, Way::OneRing];
+            let tasks = [Way::Tasks(By::Pool), Way::Tasks(By::Files)];
+            ways.extend(rings.into_iter().chain(tasks).map(|way| (way, same)));
+        }
+        ways
+    }
+
     #[test]
     fn every_way_makes_every_step_and_moves_every_byte() {
-        let tasks = [Way::Tasks(By::Pool), Way::Tasks(By::Files)];
-        for way in [Way::Recorded, Way::Calls, Way::Rings, Way::OneRing].into_iter().chain(tasks) {
-            if way != Way::Calls && !has_ring() {
-                continue;
-            }
-            let sample = sample(operations(), (way, Pace::Asap), |_| {}).unwrap();
+        for (way, by) in ways() {
+            let sample = sample(by(operations()), (way, Pace::Asap), |_| {}).unwrap();
             let counts = &sample.tally.counts;
             assert_eq!((counts.operations, counts.completed), (22, 22), "{way:?}");
             assert_eq!(counts.bytes, 21 * 4096, "{way:?}");
@@ -340,11 +367,8 @@ mod tests {
             let read = |round| operation(1, Kind::Read, (round * 20_000_000, 1000));
             (0..6_u64).map(read).collect()
         };
-        for way in [Way::Calls, Way::Rings, Way::OneRing, Way::Tasks(By::Files)] {
-            if way != Way::Calls && !has_ring() {
-                continue;
-            }
-            let at = |pace| sample(reads(), (way, pace), |_| {}).unwrap().tally.elapsed_ns;
+        for (way, by) in ways() {
+            let at = |pace| sample(by(reads()), (way, pace), |_| {}).unwrap().tally.elapsed_ns;
             assert!(at(Pace::Recorded) >= 5 * 19_999_000, "{way:?}");
             let least = (0..5).map(|_| at(Pace::Asap)).min().unwrap();
             assert!(least < 50_000_000, "{way:?}: {least} ns without think time");
@@ -355,14 +379,11 @@ mod tests {
     #[test]
     fn what_is_late_takes_longer_at_the_recorded_times() {
         let read = |round: u64| operation(1, Kind::Read, (round * 20_000_000, 1000));
-        for way in [Way::Calls, Way::Rings, Way::OneRing, Way::Tasks(By::Files)] {
-            if way != Way::Calls && !has_ring() {
-                continue;
-            }
+        for (way, by) in ways() {
             // The last one should have begun with the first.
             let late = |script: &mut Script| script.threads[0][5].begin_ns = 0;
             let reads = (0..6).map(read).collect();
-            let sample = sample(reads, (way, Pace::Open), late).unwrap();
+            let sample = sample(by(reads), (way, Pace::Open), late).unwrap();
             let (elapsed_ns, io_ns) = (sample.tally.elapsed_ns, sample.tally.figures[IO_NS]);
             assert!(elapsed_ns >= 4 * 20_000_000, "{way:?}: {elapsed_ns} ns");
             assert!(io_ns >= 80e6 && io_ns < 2.0 * elapsed_ns as f64, "{way:?}: {io_ns} ns");

@@ -126,7 +126,7 @@ mod tests {
         begin_ns: 7,
         computed_ns: 0,
         recorded_ns: 0,
-        is_asynchronous: false,
+        interface: ringwise_trace::Interface::Syscall,
     };
 
     #[test]

@@ -9,7 +9,9 @@
 
 use std::collections::HashMap;
 
-use ringwise_trace::{File, FileId, FileKind, Kind, Name, OpenFlags, Operation, Outcome, Source};
+use ringwise_trace::{
+    File, FileId, FileKind, Interface, Kind, Name, OpenFlags, Operation, Outcome, Source,
+};
 
 use super::ranges::Ranges;
 use crate::program::{
@@ -91,7 +93,7 @@ pub(crate) struct Step {
     pub begin_ns: u64,
     /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
-    pub is_asynchronous: bool,
+    pub interface: Interface,
 }
 
 /// What a step does.
@@ -210,13 +212,30 @@ impl Script {
 
     /// Whether any thread made operations that it did not wait for.
     pub fn is_asynchronous(&self) -> bool {
-        self.threads.iter().any(|steps| is_mostly_asynchronous(steps))
+        self.threads.iter().any(|steps| Means::of(steps) != Means::Calls)
     }
 }
 
-/// Whether a thread works through a ring or Linux AIO.
-pub(crate) fn is_mostly_asynchronous(steps: &[Step]) -> bool {
-    steps.iter().filter(|step| step.is_asynchronous).count() * 2 > steps.len()
+/// By what a thread makes its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    Calls,
+    Ring,
+    LinuxAio,
+}
+
+impl Means {
+    /// What a thread used in the recording for most of its steps. The block layer does not tell; a ring has the depth
+    /// that it shows.
+    pub fn of(steps: &[Step]) -> Means {
+        let by = |interface| steps.iter().filter(|step| step.interface == interface).count();
+        let (calls, aio) = (by(Interface::Syscall), by(Interface::LinuxAio));
+        match (steps.len() - calls) * 2 > steps.len() {
+            true if aio * 2 > steps.len() - calls => Means::LinuxAio,
+            true => Means::Ring,
+            false => Means::Calls,
+        }
+    }
 }
 
 enum Reason {
@@ -390,7 +409,7 @@ impl Builder {
                 begin_ns: operation.begin_ns,
                 computed_ns: 0,
                 recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
-                is_asynchronous: is_asynchronous(operation),
+                interface: operation.interface,
             }
         };
         operations.iter().map(step).collect()
@@ -486,6 +505,28 @@ mod tests {
             script.threads[0].iter().map(|step| (step.after, step.think_ns)).collect();
         assert_eq!(order, [(0, 0), (0, 0), (1, 10), (3, 10)]);
         assert!(script.is_asynchronous());
+    }
+
+    #[test]
+    fn a_thread_has_what_it_had_for_most_of_its_operations() {
+        use Interface::{BlockLayer, IoUring, LinuxAio, Syscall};
+        let means = |interfaces: &[Interface]| {
+            let operations = interfaces.iter().zip(0_u64..);
+            let script = script(
+                operations
+                    .map(|(interface, at)| Operation {
+                        interface: *interface,
+                        ..operation(1, Kind::Read, (at * 10, 1))
+                    })
+                    .collect(),
+            );
+            Means::of(&script.threads[0])
+        };
+        assert_eq!(means(&[Syscall, Syscall, LinuxAio]), Means::Calls);
+        assert_eq!(means(&[Syscall, LinuxAio]), Means::Calls);
+        assert_eq!(means(&[Syscall, LinuxAio, LinuxAio, IoUring]), Means::LinuxAio);
+        assert_eq!(means(&[IoUring, LinuxAio]), Means::Ring);
+        assert_eq!(means(&[BlockLayer]), Means::Ring);
     }
 
     #[test]

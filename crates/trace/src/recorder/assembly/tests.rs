@@ -272,27 +272,38 @@ fn a_request_that_completes_more_than_once_is_an_operation_each_time() {
 const MORE: u32 = 2;
 
 #[test]
-fn linux_aio_is_paired_by_address() {
+fn linux_aio_is_paired_by_address_and_value() {
     let mut scene = Scene::new();
     scene.open(3, "/f", OpenFlags { is_direct: true, ..OpenFlags::default() });
-    let request = |address, opcode| AioRequest {
-        address,
+    let name = |address, data| AioName { address, data };
+    let request = |address, data, opcode| AioRequest {
+        name: name(address, data),
         opcode,
         descriptor: 3,
         bytes: 4096,
-        offset: address * 10,
+        offset: address * 10 + data,
     };
-    scene.event(PID, Event::AioSubmit(vec![request(1, 0), request(2, 1), request(3, 0)]));
-    scene.event(PID, Event::AioRefused(vec![3]));
-    scene.event(8, Event::AioReap(vec![(2, 4096), (1, -5), (3, 4096)]));
+    let submitted = vec![request(1, 0, 0), request(2, 0, 1), request(3, 0, 0)];
+    scene.event(PID, Event::AioSubmit(submitted));
+    scene.event(PID, Event::AioRefused(vec![name(3, 0)]));
+    // The same control block again, before its completion.
+    scene.event(PID, Event::AioSubmit(vec![request(1, 7, 1)]));
+    let done = vec![(name(2, 0), 4096), (name(1, 7), 4096), (name(1, 0), -5), (name(3, 0), 4096)];
+    scene.event(8, Event::AioReap(done));
     let operations = scene.operations();
     let told: Vec<_> = operations.iter().map(|one| (one.kind, one.offset, one.outcome)).collect();
     let expected = [
         (Kind::Write, Some(20), Outcome::Done { bytes: 4096 }),
+        (Kind::Write, Some(17), Outcome::Done { bytes: 4096 }),
         (Kind::Read, Some(10), Outcome::Failed { errno: 5 }),
     ];
     assert_eq!(told, expected);
-    assert_eq!(scene.assembly.finish(0).in_flight_max, 3);
+    // One that has the name of another in flight leaves that one without an end.
+    scene.event(PID, Event::AioSubmit(vec![request(5, 0, 0), request(5, 0, 0)]));
+    scene.event(8, Event::AioReap(vec![(name(5, 0), 4096), (name(5, 0), 4096)]));
+    assert_eq!(scene.operations().len(), 1);
+    let end = scene.assembly.finish(0);
+    assert_eq!((end.in_flight_max, end.unseen_requests), (3, 1));
 }
 
 #[test]

@@ -1,31 +1,83 @@
-//! Recorded threads on a ring of the library: the steps of one thread, or of several, are in flight together as far as
+//! Recorded threads on a queue of the kernel: the steps of one thread, or of several, are in flight together as far as
 //! their order lets them.
+
+pub(crate) mod aio;
+pub(crate) mod ring;
 
 use std::{collections::HashMap, time::Duration};
 
-use ringwise::{AlignedBuf, BackendChoice, Buffer, Descriptor, Local, Operation, Target};
+use ringwise::{AlignedBuf, Descriptor};
 
 use super::{
     done::{Done, Shared, check, words},
     pace::{SPIN_NS, compute, wait_until},
-    script::{Step, StepKind},
+    script::Step,
 };
 use crate::{
-    engine::{BUFFER_ALIGNMENT, unavailable},
+    engine::BUFFER_ALIGNMENT,
     sampling::{job::Failure, lane::Lane},
 };
 
-/// More are not in flight in one ring.
+/// More are not in flight in one queue.
 const ENTRIES_MAX: usize = 4096;
 /// Buffers of so many lengths are kept.
 const LENGTHS_MAX: usize = 64;
 /// How long a wait for completions is at most, so that an interrupt is seen.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// A ring with its files, before the time begins.
-pub(crate) struct Prepared<'a> {
-    local: Local,
-    targets: Vec<Target>,
+/// A queue of operations with the kernel.
+pub(crate) trait Queue: Sized {
+    /// What an operation owns while it is in flight.
+    type Buffer: From<AlignedBuf>;
+
+    /// Makes a queue that holds so many operations on these files.
+    fn new(files: &[Descriptor], entries: usize) -> Result<Self, Failure>;
+
+    /// Prepares a step. One that moves bytes takes a buffer of its length.
+    fn push(
+        &mut self,
+        tag: usize,
+        step: &Step,
+        buffer: impl FnOnce() -> Self::Buffer,
+    ) -> Result<(), Failure>;
+
+    /// Hands over all that was prepared.
+    fn submit(&mut self, wait: Wait) -> Result<(), Failure>;
+
+    /// A completion that is there.
+    fn next(&mut self) -> Option<Completed<Self::Buffer>>;
+
+    /// What was spent so far.
+    fn spent(&mut self) -> Spent;
+}
+
+/// For how long a submission waits until one operation has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    No,
+    AtMost(Duration),
+    Completion,
+}
+
+/// An operation that has ended.
+pub(crate) struct Completed<B> {
+    pub tag: usize,
+    /// The bytes, or why it failed.
+    pub moved: Result<usize, String>,
+    pub buffer: Option<B>,
+}
+
+/// What a queue counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub system_calls: u64,
+    pub submitted: u64,
+    pub fallbacks: u64,
+}
+
+/// A queue with its files, before the time begins.
+pub(crate) struct Prepared<'a, Q> {
+    queue: Q,
     threads: &'a [&'a [Step]],
     entries: usize,
 }
@@ -47,21 +99,18 @@ struct Flight {
     began_ns: u64,
 }
 
-impl<'a> Prepared<'a> {
-    pub fn new(threads: &'a [&'a [Step]], files: &[Descriptor]) -> Result<Prepared<'a>, Failure> {
+impl<'a, Q: Queue> Prepared<'a, Q> {
+    pub fn new(
+        threads: &'a [&'a [Step]],
+        files: &[Descriptor],
+    ) -> Result<Prepared<'a, Q>, Failure> {
         let entries = threads.iter().map(|steps| depth(steps)).sum::<usize>().clamp(2, ENTRIES_MAX);
-        let local = Local::builder()
-            .backend(BackendChoice::Uring)
-            .entries(u32::try_from(entries).unwrap_or(u32::MAX))
-            .build()
-            .map_err(unavailable)?;
-        let targets = files.iter().cloned().map(Target::from).collect();
-        Ok(Prepared { local, targets, threads, entries })
+        Ok(Prepared { queue: Q::new(files, entries)?, threads, entries })
     }
 
     /// Makes all steps.
     pub fn run(mut self, shared: &Shared<'_>) -> Result<Done, Failure> {
-        let before = self.local.stats();
+        let before = self.queue.spent();
         let track = |steps: &&'a [Step]| Track {
             steps,
             next: 0,
@@ -75,19 +124,20 @@ impl<'a> Prepared<'a> {
             in_flight: 0,
             io_ns: 0,
             buffers: HashMap::new(),
-            ring: &mut self,
+            entries: self.entries,
+            queue: &mut self.queue,
             shared,
         };
         driver.drive()?;
         let (io_ns, tracks) = (driver.io_ns, driver.tracks);
         let counts = tracks.into_iter().map(|track| track.lane.into_counts()).collect();
-        let after = self.local.stats();
+        let after = self.queue.spent();
         Ok(Done {
             counts,
             io_ns,
-            system_calls: after.enters - before.enters,
+            system_calls: after.system_calls - before.system_calls,
             submitted: Some(after.submitted - before.submitted),
-            fallbacks: after.fallback_operations - before.fallback_operations,
+            fallbacks: after.fallbacks - before.fallbacks,
             ..Done::default()
         })
     }
@@ -99,7 +149,7 @@ fn depth(steps: &[Step]) -> usize {
     open.max().unwrap_or(0)
 }
 
-struct Driver<'a, 'r> {
+struct Driver<'a, 'r, Q: Queue> {
     tracks: Vec<Track<'a>>,
     /// By the tag of the operation.
     flights: Vec<Option<Flight>>,
@@ -107,12 +157,13 @@ struct Driver<'a, 'r> {
     in_flight: usize,
     io_ns: u64,
     /// Idle buffers by their length.
-    buffers: HashMap<usize, Vec<Buffer>>,
-    ring: &'r mut Prepared<'a>,
+    buffers: HashMap<usize, Vec<Q::Buffer>>,
+    entries: usize,
+    queue: &'r mut Q,
     shared: &'r Shared<'r>,
 }
 
-impl Driver<'_, '_> {
+impl<Q: Queue> Driver<'_, '_, Q> {
     fn drive(&mut self) -> Result<(), Failure> {
         let Shared { job, window, .. } = self.shared;
         loop {
@@ -131,19 +182,15 @@ impl Driver<'_, '_> {
                 wait_until(due_ns, window, job);
                 continue;
             }
-            let failed = |error: ringwise::Error| Failure::Io(format!("replay: {error}"));
-            let left = due_ns.map(|due_ns| due_ns.saturating_sub(window.now_ns()));
-            let local = &mut self.ring.local;
-            match left {
+            let wait = match due_ns.map(|due_ns| due_ns.saturating_sub(window.now_ns())) {
                 // The kernel may be late by more than that (timer slack, 50 us by default).
-                Some(..SPIN_NS) => local.submit(),
+                Some(..SPIN_NS) => Wait::No,
                 Some(left_ns) => {
-                    let timeout = Duration::from_nanos(left_ns - SPIN_NS).min(WAIT_MAX);
-                    local.submit_and_wait_timeout(1, timeout)
+                    Wait::AtMost(Duration::from_nanos(left_ns - SPIN_NS).min(WAIT_MAX))
                 }
-                None => local.submit_and_wait(1),
-            }
-            .map_err(failed)?;
+                None => Wait::Completion,
+            };
+            self.queue.submit(wait)?;
             self.reap()?;
         }
     }
@@ -155,7 +202,7 @@ impl Driver<'_, '_> {
             loop {
                 let track = &self.tracks[index];
                 let Some(&step) = track.steps.get(track.next) else { break };
-                if self.in_flight == self.ring.entries {
+                if self.in_flight == self.entries {
                     break;
                 }
                 let due_ns = self.shared.pace.due_after_ns(&step, &track.ends_ns);
@@ -175,24 +222,17 @@ impl Driver<'_, '_> {
             self.flights.push(None);
             self.flights.len() - 1
         });
-        let target = self.ring.targets[step.handle].clone();
         let track = &mut self.tracks[index];
         let began_ns = self.shared.pace.begin(&step, &mut track.lane);
-        let mut buffer = || {
-            let kept = self.buffers.get_mut(&step.length).and_then(Vec::pop);
+        let buffers = &mut self.buffers;
+        self.queue.push(tag, &step, || {
+            let kept = buffers.get_mut(&step.length).and_then(Vec::pop);
             kept.unwrap_or_else(|| {
                 let mut new = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
                 new.fill(0xa5);
                 new.into()
             })
-        };
-        let operation = match step.kind {
-            StepKind::Read => Operation::read_at(target, buffer(), step.offset),
-            StepKind::Write => Operation::write_at(target, buffer(), step.offset),
-            StepKind::Sync => Operation::sync_all(target),
-            StepKind::DataSync => Operation::sync_data(target),
-        };
-        self.ring.local.push(operation, tag as u64).map_err(unavailable)?;
+        })?;
         track.next += 1;
         self.flights[tag] = Some(Flight { track: index, step, began_ns });
         self.in_flight += 1;
@@ -200,22 +240,20 @@ impl Driver<'_, '_> {
     }
 
     fn reap(&mut self) -> Result<(), Failure> {
-        while let Some(completion) = self.ring.local.next_completion() {
-            let tag = completion.tag() as usize;
+        while let Some(Completed { tag, moved, buffer }) = self.queue.next() {
             let Some(Flight { track, step, began_ns }) = self.flights[tag].take() else { continue };
             self.free.push(tag);
             self.in_flight -= 1;
             let track = &mut self.tracks[track];
             let ended_ns = track.lane.clock();
-            let moved = completion
-                .result()
-                .map_err(|error| Failure::Io(format!("replay: {}: {error}", words(&step))))?;
+            let moved =
+                moved.map_err(|error| Failure::Io(format!("replay: {}: {error}", words(&step))))?;
             let moved = if step.length > 0 { moved } else { 0 };
             check(&step, moved)?;
             track.lane.complete_moved(began_ns, ended_ns, moved);
             track.ends_ns.push(ended_ns);
             self.io_ns += ended_ns - began_ns;
-            if let Some(buffer) = completion.into_buffer() {
+            if let Some(buffer) = buffer {
                 if self.buffers.len() > LENGTHS_MAX {
                     self.buffers.clear();
                 }
