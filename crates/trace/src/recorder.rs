@@ -201,7 +201,7 @@ fn record_process(
     let (events, refused) = match perf {
         Some(_) => (Events::Process(handle(pid)?), 0),
         None => {
-            let attached = Attached::to(pid, &options.helper)?;
+            let attached = Attached::to(pid, &options.helper, sync_channel(QUEUE_EVENTS))?;
             let refused = attached.refused;
             (Events::Attached(attached), refused)
         }

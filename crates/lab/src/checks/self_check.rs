@@ -100,7 +100,7 @@ impl Told {
         }
         for verdict in &section.verdicts {
             self.verdicts += 1;
-            if matches!(verdict.verdict, Finding::UseIt | Finding::PureOverhead) {
+            if matches!(verdict.verdict, Finding::UseIt | Finding::DoNotUse) {
                 let finding = verdict.verdict;
                 let at = format!("{} at {noun} {}: {finding}", section.title, verdict.depth);
                 self.decided.push(at);

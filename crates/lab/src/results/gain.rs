@@ -122,7 +122,7 @@ fn compared(section: &Section, start: &Row, other: &Row, column: Column, seed: u
 fn told(finding: Finding) -> Told {
     match finding {
         Finding::UseIt => Told::Gain,
-        Finding::PureOverhead => Told::Loss,
+        Finding::DoNotUse => Told::Loss,
         Finding::NoDifference => Told::NoDifference,
         Finding::Inconclusive => Told::Inconclusive,
     }

@@ -190,7 +190,7 @@ fn judged(
     let (ratio, cpu_ratio) = (pair.ratio, pair.cpu_ratio);
     let winner = match finding {
         Finding::UseIt => Some(subject.label()),
-        Finding::PureOverhead => Some(rival.label()),
+        Finding::DoNotUse => Some(rival.label()),
         Finding::NoDifference | Finding::Inconclusive => None,
     };
     let noise_floor = noise.floor(offered.is_some());
@@ -415,7 +415,7 @@ mod tests {
         }
         // It is in both, and turns no difference round.
         assert_eq!(verdict_beside(equal / 2.0, [0.25; 2]).verdict, Finding::UseIt);
-        assert_eq!(verdict_beside(equal * 2.0, [0.25; 2]).verdict, Finding::PureOverhead);
+        assert_eq!(verdict_beside(equal * 2.0, [0.25; 2]).verdict, Finding::DoNotUse);
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         let uring = Figures { ops_per_s: 1_000_000.0, cpu_ns: 1000.0, ..CACHED };
         let rows = [row("sync", RowKind::Rival, 1, sync), row("uring", RowKind::Subject, 1, uring)];
         let verdict = at(&rows, 1);
-        assert_eq!(verdict.verdict, Finding::PureOverhead);
+        assert_eq!(verdict.verdict, Finding::DoNotUse);
         assert_eq!(verdict.winner.as_deref(), Some("sync"));
         assert_eq!(
             verdict.reason,
@@ -466,11 +466,9 @@ mod tests {
 
     #[test]
     fn equally_fast_is_decided_by_cpu_time() {
-        for (cpu_ns, finding) in [
-            (1500.0, Finding::UseIt),
-            (3010.0, Finding::NoDifference),
-            (6000.0, Finding::PureOverhead),
-        ] {
+        for (cpu_ns, finding) in
+            [(1500.0, Finding::UseIt), (3010.0, Finding::NoDifference), (6000.0, Finding::DoNotUse)]
+        {
             let rows = [
                 row("threads", RowKind::Rival, 32, DIRECT),
                 row("uring", RowKind::Subject, 32, Figures { cpu_ns, ..DIRECT }),
@@ -482,11 +480,9 @@ mod tests {
     #[test]
     fn more_processors_are_not_a_better_interface() {
         let one_core = Figures { ops_per_s: 1_000_000.0, cpu_ns: 1000.0, ..CACHED };
-        for (cpu_ns, finding) in [
-            (700.0, Finding::UseIt),
-            (995.0, Finding::NoDifference),
-            (1300.0, Finding::PureOverhead),
-        ] {
+        for (cpu_ns, finding) in
+            [(700.0, Finding::UseIt), (995.0, Finding::NoDifference), (1300.0, Finding::DoNotUse)]
+        {
             let rows = [
                 row("threads", RowKind::Rival, 32, Figures { ops_per_s: 2_000_000.0, ..one_core }),
                 row("uring", RowKind::Subject, 32, Figures { cpu_ns, ..one_core }),

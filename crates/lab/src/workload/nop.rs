@@ -159,7 +159,7 @@ fn verdict_at(section: &Section, batch: usize) -> Verdict {
     ) {
         (Some(own), Some(bare), Some(pair)) => {
             let finding = match compare(&pair.ratio, noise.unwrap_or(0.0)) {
-                Comparison::Slower => Finding::PureOverhead,
+                Comparison::Slower => Finding::DoNotUse,
                 _ => Finding::NoDifference,
             };
             let reason = format!(

@@ -10,7 +10,7 @@ use std::{
     io,
     os::unix::process::CommandExt,
     process::{Child, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
 };
@@ -25,7 +25,7 @@ use nix::{
 };
 
 use super::{
-    QUEUE_EVENTS, calibration,
+    calibration,
     error::{self, RecordError},
     event::Stamped,
     process,
@@ -52,8 +52,11 @@ impl Attached {
     /// # Errors
     ///
     /// The process is gone, may not be traced, or is traced by another one.
-    pub(super) fn to(pid: u32, helper: &[OsString]) -> Result<Attached, RecordError> {
-        let (sender, events) = sync_channel(QUEUE_EVENTS);
+    pub(super) fn to(
+        pid: u32,
+        helper: &[OsString],
+        (sender, events): (SyncSender<Stamped>, Receiver<Stamped>),
+    ) -> Result<Attached, RecordError> {
         let (told, is_attached) = sync_channel(1);
         let mut bell = calibration::helper_command(helper)
             .ok_or_else(|| RecordError::Failed("no program to wait with".to_owned()))?;
@@ -91,12 +94,9 @@ impl Attached {
     pub(super) fn leave(&mut self, mut take: impl FnMut(Stamped)) {
         drop(self.bell.stdin.take());
         let begin = Instant::now();
-        loop {
-            match self.events.recv_timeout(PATIENCE.saturating_sub(begin.elapsed())) {
-                Ok(stamped) => take(stamped),
-                // The kernel lets the last ones go when they stop, or when this program ends.
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-            }
+        // After that the kernel lets the last ones go when they stop, or when this program ends.
+        while let Ok(stamped) = self.events.recv_timeout(PATIENCE.saturating_sub(begin.elapsed())) {
+            take(stamped);
         }
         // Mostly the tracer has done so.
         let _ = self.bell.wait();
@@ -121,10 +121,9 @@ impl Tracing {
         let mut seized = HashSet::new();
         own.seize(pid, &mut seized).map_err(|error| refusal(pid, error))?;
         for child in process::descendants(pid) {
-            match own.seize(child, &mut seized) {
-                Err(Errno::EPERM) => own.refused += 1,
-                // One that has ended is missed by nobody.
-                Ok(()) | Err(_) => {}
+            // One that has ended is missed by nobody.
+            if let Err(Errno::EPERM) = own.seize(child, &mut seized) {
+                own.refused += 1;
             }
         }
         // Only a thread that is stopped can be told to stop at syscalls.

@@ -184,7 +184,7 @@ fn by_io_time(when: &str, rows: &[Row], seed: u64) -> String {
     };
     let finding = match by {
         Comparison::Faster => Finding::UseIt,
-        Comparison::Slower => Finding::PureOverhead,
+        Comparison::Slower => Finding::DoNotUse,
         Comparison::NoDifference => Finding::NoDifference,
     };
     format!(
@@ -283,7 +283,7 @@ mod tests {
         );
         let verdict = said.last().unwrap();
         assert!(
-            verdict.starts_with("verdict: pure overhead: ") && verdict.contains("1.50"),
+            verdict.starts_with("verdict: do not use it: ") && verdict.contains("1.50"),
             "{verdict}"
         );
         let said = conclusions(&Script::default(), &rows(500.0), Pace::Recorded, 1);

@@ -364,8 +364,10 @@ impl Saved {
         let mut saved: Saved = serde_json::from_value(value)
             .map_err(|error| format!("is damaged or was changed by hand: {error}"))?;
         saved.results.iter_mut().for_each(|row| flatten(&mut row.others));
-        let earlier = saved.verdicts.iter_mut().filter(|one| one.verdict == EARLIER_INCONCLUSIVE);
-        earlier.for_each(|one| one.verdict = Finding::Inconclusive.to_string());
+        for one in &mut saved.verdicts {
+            let now = EARLIER_WORDS.iter().find(|(earlier, _)| one.verdict == *earlier);
+            now.into_iter().for_each(|(_, now)| one.verdict = now.to_string());
+        }
         let last = saved.sections.len();
         let places = saved.results.iter().map(|row| &row.place);
         let places = places.chain(saved.verdicts.iter().map(|verdict| &verdict.place));
@@ -439,8 +441,9 @@ pub fn run_name(runs: &[Saved], index: usize) -> String {
     if is_only { name.clone() } else { format!("{name} ({})", index + 1) }
 }
 
-/// What earlier versions of the program called an inconclusive verdict.
-const EARLIER_INCONCLUSIVE: &str = "cannot be told here";
+/// What earlier versions of the program called verdicts, and what they are called now.
+const EARLIER_WORDS: [(&str, Finding); 2] =
+    [("cannot be told here", Finding::Inconclusive), ("pure overhead", Finding::DoNotUse)];
 
 /// A workload's own figures may be in an object of their own: its fields are figures of the row.
 fn flatten(fields: &mut Map<String, Value>) {
@@ -530,6 +533,7 @@ mod tests {
     fn results_from_before_there_were_gains_are_read() {
         let mut value: Value = serde_json::from_str(&saved_text()).unwrap();
         value["verdicts"][0]["verdict"] = "cannot be told here".into();
+        value["verdicts"][1]["verdict"] = "pure overhead".into();
         let old = value.as_object_mut().unwrap();
         for field in ["gains", "answers", "left_out"] {
             assert!(old.remove(field).is_some(), "{field}");
@@ -537,7 +541,8 @@ mod tests {
         let machine = serde_json::json!([{"of": "machine", "verdict": "use it", "reason": "x"}]);
         old.insert("overall".to_owned(), machine);
         let saved = Saved::parse(&value.to_string()).unwrap();
-        assert_eq!(saved.verdicts[0].verdict, "inconclusive");
+        assert_eq!(saved.verdicts[0].verdict, Finding::Inconclusive.to_string());
+        assert_eq!(saved.verdicts[1].verdict, Finding::DoNotUse.to_string());
         assert!(saved.gains.is_empty() && saved.answers.is_empty() && saved.left_out.is_empty());
     }
 

@@ -138,7 +138,7 @@ fn latency(row: &Row, pick: impl Fn(&Percentiles) -> u64) -> Option<String> {
 fn verdict_line(section: &Section, verdict: &Verdict) -> String {
     let place = format!("{} {}", section.depth_is, verdict.depth);
     let winner = match (&verdict.winner, verdict.verdict) {
-        (Some(winner), Finding::PureOverhead) => format!(" ({winner} wins)"),
+        (Some(winner), Finding::DoNotUse) => format!(" ({winner} wins)"),
         (Some(winner), Finding::UseIt) => format!(" ({winner} wins)"),
         _ => String::new(),
     };

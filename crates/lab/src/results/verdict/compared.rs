@@ -12,8 +12,8 @@ pub enum Finding {
     #[serde(rename = "use it")]
     UseIt,
     /// It is slower, or as fast with more CPU time.
-    #[serde(rename = "pure overhead")]
-    PureOverhead,
+    #[serde(rename = "do not use it")]
+    DoNotUse,
     /// Neither, within the noise.
     #[serde(rename = "no difference")]
     NoDifference,
@@ -26,7 +26,7 @@ impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Finding::UseIt => "use it",
-            Finding::PureOverhead => "pure overhead",
+            Finding::DoNotUse => "do not use it",
             Finding::NoDifference => "no difference",
             Finding::Inconclusive => "inconclusive",
         })

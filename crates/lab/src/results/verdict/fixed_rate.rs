@@ -102,14 +102,14 @@ mod tests {
              [0.70, 0.70]; system calls per request 1.00 against 1.00; p99 300 µs against 200 µs of \
              epoll, 1.50 [1.50, 1.50]"
         );
-        assert_eq!(at_rate(&rows(KEPT, uring)).verdict, Finding::PureOverhead);
+        assert_eq!(at_rate(&rows(KEPT, uring)).verdict, Finding::DoNotUse);
     }
 
     #[test]
     fn the_tail_decides_between_equal_costs_only_at_a_fixed_rate() {
         let short = Figures { latency_ns: 100_000, ..KEPT };
         assert_eq!(at_rate(&rows(short, KEPT)).verdict, Finding::UseIt);
-        assert_eq!(at_rate(&rows(KEPT, short)).verdict, Finding::PureOverhead);
+        assert_eq!(at_rate(&rows(KEPT, short)).verdict, Finding::DoNotUse);
         assert_eq!(at_rate(&rows(KEPT, KEPT)).verdict, Finding::NoDifference);
         let closed_loop = at_connections(&rows(short, KEPT), 50, "request", None, 1);
         assert_eq!(closed_loop.verdict, Finding::NoDifference);
@@ -119,7 +119,7 @@ mod tests {
     fn a_server_that_does_not_keep_the_rate_loses_whatever_it_costs() {
         let slow = Figures { ops_per_s: 48_000.0, cpu_ns: 1000.0, ..KEPT };
         let verdict = at_rate(&rows(slow, KEPT));
-        assert_eq!(verdict.verdict, Finding::PureOverhead);
+        assert_eq!(verdict.verdict, Finding::DoNotUse);
         let start = "uring does not keep 60 000 requests/s: only 0.80 [0.80, 0.80] times epoll; ";
         assert!(verdict.reason.starts_with(start), "{}", verdict.reason);
         let verdict = at_rate(&rows(KEPT, slow));

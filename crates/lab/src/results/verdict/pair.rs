@@ -197,7 +197,7 @@ impl<'a> Pair<'a> {
         let finding = match decisive {
             _ if is_hidden || !limits.is_empty() => Finding::Inconclusive,
             Comparison::Faster => Finding::UseIt,
-            Comparison::Slower => Finding::PureOverhead,
+            Comparison::Slower => Finding::DoNotUse,
             Comparison::NoDifference => Finding::NoDifference,
         };
         Decision { finding, by, by_throughput, is_per_core: rule == Rule::PerCore, limits }

@@ -28,7 +28,7 @@ impl BreakEven {
             verdicts.iter().filter(|verdict| verdict.verdict != Finding::Inconclusive).collect();
         told.sort_by_key(|verdict| verdict.depth);
         let (first, last) = (told.first()?.depth, told.last()?.depth);
-        let lost = told.iter().rposition(|verdict| verdict.verdict == Finding::PureOverhead);
+        let lost = told.iter().rposition(|verdict| verdict.verdict == Finding::DoNotUse);
         let beyond = &told[lost.map_or(0, |at| at + 1)..];
         let wins = beyond.iter().find(|verdict| verdict.verdict == Finding::UseIt);
         let from = wins.map(|verdict| verdict.depth);
@@ -108,7 +108,7 @@ pub fn workers(
     let winner = verdict.winner.as_ref()?;
     let own = |row: &&Row| row.kind == RowKind::Subject && row.depth == verdict.depth;
     let punts = rows.iter().find(own)?.measured.worker_punts_per_op()?;
-    (verdict.verdict == Finding::PureOverhead && punts >= PUNTS).then(|| {
+    (verdict.verdict == Finding::DoNotUse && punts >= PUNTS).then(|| {
         let Detour { what, remedy } = detour;
         let on = filesystem.map_or_else(String::new, |name| format!(" on {name}"));
         format!(
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn the_break_even_is_where_it_wins_for_good() {
-        use Finding::{Inconclusive, NoDifference, PureOverhead, UseIt};
+        use Finding::{DoNotUse, Inconclusive, NoDifference, UseIt};
         for (findings, from) in [
-            (vec![PureOverhead, NoDifference, UseIt, UseIt], Some(4)),
-            (vec![UseIt, PureOverhead, NoDifference, UseIt], Some(8)),
+            (vec![DoNotUse, NoDifference, UseIt, UseIt], Some(4)),
+            (vec![UseIt, DoNotUse, NoDifference, UseIt], Some(8)),
             (vec![UseIt, NoDifference, Inconclusive, UseIt], Some(1)),
-            (vec![UseIt, UseIt, PureOverhead], None),
+            (vec![UseIt, UseIt, DoNotUse], None),
             (vec![NoDifference, NoDifference], None),
         ] {
             let verdicts: Vec<Verdict> =
@@ -178,7 +178,7 @@ mod tests {
         section.detour = Detour { what: "buffered writes and syncs", remedy: "use O_DIRECT" };
         section.filesystem = Some("ext4".to_owned());
         section.rows = rows.into_iter().collect();
-        section.verdicts = vec![with(Finding::PureOverhead, "threads")];
+        section.verdicts = vec![with(Finding::DoNotUse, "threads")];
         section.summarise();
         assert_eq!(
             section.advice,

@@ -54,14 +54,14 @@ mod tests {
             ..Args::default()
         });
         let (groups, mut over) = (groups.unwrap(), OverBlocks::default());
-        let findings = [Finding::PureOverhead, Finding::UseIt, Finding::UseIt];
+        let findings = [Finding::DoNotUse, Finding::UseIt, Finding::UseIt];
         let told: Vec<Vec<String>> = groups
             .iter()
             .zip(findings)
             .map(|(group, finding)| {
                 let mut section = crate::testing::section();
                 section.advice.clear();
-                section.verdicts = vec![verdict(1, Finding::PureOverhead), verdict(32, finding)];
+                section.verdicts = vec![verdict(1, Finding::DoNotUse), verdict(32, finding)];
                 over.add(group, &groups, &mut section);
                 section.advice
             })

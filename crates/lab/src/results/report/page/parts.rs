@@ -70,7 +70,7 @@ fn plain(text: &String) -> Markup {
 
 fn verdict_of(noun: &str, verdict: &SavedVerdict) -> Markup {
     let winner = verdict.winner.as_ref();
-    let winner = winner.filter(|_| matches!(&*verdict.verdict, "use it" | "pure overhead"));
+    let winner = winner.filter(|_| matches!(&*verdict.verdict, "use it" | "do not use it"));
     // What later versions add in words: advice, for one.
     let others = verdict.others.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
     html! {

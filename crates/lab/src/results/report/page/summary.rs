@@ -17,7 +17,7 @@ use crate::results::{
 /// The verdicts there are, with what each means.
 const KINDS: [(&str, &str); 4] = [
     ("use it", "the ring is faster, or as fast with less CPU time"),
-    ("pure overhead", "the ring is slower, or as fast with more CPU time"),
+    ("do not use it", "the ring is slower, or as fast with more CPU time"),
     ("no difference", "neither, within the noise"),
     ("inconclusive", "something that a verdict needs is missing"),
 ];

@@ -73,7 +73,7 @@ impl Colors {
 pub fn class(verdict: &str) -> &'static str {
     match verdict {
         "use it" => "win",
-        "pure overhead" => "loss",
+        "do not use it" => "loss",
         "no difference" => "same",
         _ => "unknown",
     }
