@@ -31,8 +31,8 @@ const PAGE_BYTES: u64 = 4096;
 /// The most files that are known by device and number.
 const IDENTITIES_MAX: usize = 1 << 16;
 
-/// The most requests of Linux AIO that are followed at a time.
-const AIO_MAX: usize = 1 << 20;
+/// The most requests of io_uring that are followed at a time, and as many of Linux AIO.
+const REQUESTS_MAX: usize = 1 << 16;
 
 /// Tells the name of a thread of a process.
 type ThreadName = fn(u32, u32) -> String;
@@ -256,7 +256,7 @@ impl Assembly {
         match event {
             Event::AioSubmit(requests) => {
                 for request in requests.into_iter().filter(|request| aio_kind(request).is_some()) {
-                    if self.aio.len() >= AIO_MAX {
+                    if self.aio.len() >= REQUESTS_MAX {
                         self.end.unseen_requests += 1;
                         continue;
                     }

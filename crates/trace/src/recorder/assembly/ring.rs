@@ -5,15 +5,12 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use super::{Assembly, PAGE_BYTES, Watch, outcome};
+use super::{Assembly, PAGE_BYTES, REQUESTS_MAX, Watch, outcome};
 use crate::{
     descriptor::OpenFile,
     model::{FileId, Interface, Kind, Operation, Outcome, Source},
     recorder::event::Event,
 };
-
-/// The most requests that are followed at a time.
-const REQUESTS_MAX: usize = 1 << 20;
 
 /// A completion is followed by more of the same request (`IORING_CQE_F_MORE`).
 const MORE: u32 = 1 << 1;

@@ -307,6 +307,19 @@ fn linux_aio_is_paired_by_address_and_value() {
 }
 
 #[test]
+fn what_has_no_room_is_counted_as_not_seen() {
+    let mut scene = Scene::new();
+    for request in 0..=REQUESTS_MAX as u64 {
+        scene.event(PID, Event::RingSubmit { request, opcode: 22 });
+        let name = AioName { address: request, data: 0 };
+        let request = AioRequest { name, opcode: 0, descriptor: 3, bytes: 1, offset: 0 };
+        scene.event(PID, Event::AioSubmit(vec![request]));
+    }
+    let end = scene.assembly.finish(0);
+    assert_eq!((end.unseen_requests, end.in_flight_max), (2, 2 * REQUESTS_MAX as u64));
+}
+
+#[test]
 fn what_does_not_finish_is_told() {
     let mut scene = Scene::new();
     scene.open(3, "/f", OpenFlags::default());
