@@ -8,6 +8,7 @@
 //! What lost is shown where and how what won is shown.
 
 mod facts;
+mod matrix;
 mod parts;
 mod summary;
 mod topic;

@@ -4,7 +4,10 @@
 use maud::{Markup, PreEscaped, html};
 use ringwise_measure::statistics::Ratio;
 
-use super::topic::{Topic, folded, list, verdict_word, wide};
+use super::{
+    matrix,
+    topic::{Topic, folded, list, verdict_word, wide},
+};
 use crate::results::{
     report::{
         chart,
@@ -28,7 +31,7 @@ pub fn draw(runs: &[Saved], topics: &[Topic<'_>]) -> Markup {
     html! {
         section id="summary" tabindex="-1" {
             h2 { "What you would gain" }
-            @for index in 0..runs.len() { (first_screen(runs, index)) }
+            @for index in 0..runs.len() { (first_screen(runs, index, topics)) }
             @if !verdicts.is_empty() {
                 (folded("The ring beside the fastest other engine, at each depth", html! {
                     (meanings())
@@ -41,7 +44,7 @@ pub fn draw(runs: &[Saved], topics: &[Topic<'_>]) -> Markup {
 }
 
 /// What a reader is told of each workload of a run, and what limits its machine.
-fn first_screen(runs: &[Saved], index: usize) -> Markup {
+fn first_screen(runs: &[Saved], index: usize, topics: &[Topic<'_>]) -> Markup {
     let run = &runs[index];
     let said = screen::said(run);
     let limits = screen::limits(run);
@@ -50,7 +53,7 @@ fn first_screen(runs: &[Saved], index: usize) -> Markup {
         @if said.is_empty() {
             p { "This file has no answers. An earlier version of the program wrote it, or nothing was measured." }
         } @else {
-            dl.answers { @for own in &said { (answer(own)) } }
+            dl.answers { @for own in &said { (answer(own, matrix::draw((index, run), topics, &own.workload))) } }
         }
         ul.limits {
             @for limit in limits { li { (limit) } }
@@ -60,12 +63,13 @@ fn first_screen(runs: &[Saved], index: usize) -> Markup {
     }
 }
 
-fn answer(own: &Said) -> Markup {
+fn answer(own: &Said, matrix: Option<Markup>) -> Markup {
     html! {
         div {
             dt { (own.workload) }
             dd { (own.text) }
             @if let Some(loss) = &own.loss { dd.loss { (loss) } }
+            @if let Some(matrix) = matrix { dd.matrix { (matrix) } }
         }
     }
 }

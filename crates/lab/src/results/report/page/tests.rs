@@ -51,6 +51,33 @@ fn a_page_says_and_draws_what_was_measured() {
     assert_eq!(charts.count(), 4, "throughput, two of latencies, CPU");
 }
 
+/// Each starting point of a workload has one line, with the deepest ring for what does one thing at a time.
+#[test]
+fn a_workload_has_a_matrix_of_its_starting_points() {
+    let body = parsed(&text(&[saved(|_| {})]));
+    let document = roxmltree::Document::parse(&body).unwrap();
+    let has_class = |node: &roxmltree::Node<'_, '_>, class| node.attribute("class") == Some(class);
+    let matrix = document.descendants().find(|node| has_class(node, "matrix")).unwrap();
+    let text = |node: roxmltree::Node<'_, '_>| {
+        let parts = node.descendants().filter_map(|part| part.text().filter(|_| part.is_text()));
+        parts.collect::<String>()
+    };
+    let lines = matrix.descendants().filter(|node| node.has_tag_name("tr")).skip(1);
+    let cells = |line: roxmltree::Node<'_, '_>| line.children().map(text).collect::<Vec<_>>();
+    let found: Vec<Vec<String>> = lines.map(cells).collect();
+    let title = &section().title;
+    let deep = "uring at 32 gain throughput 6.67, p99 4.85, CPU 1.00";
+    let same = "uring gain throughput 1.25, p99 1.00, CPU 0.43";
+    assert_eq!(
+        found,
+        [
+            [title, "sync, depth 1", deep, deep],
+            [title, "mmap, depth 1", "-", "sync excluded"],
+            [title, "threads, depth 32", same, same],
+        ]
+    );
+}
+
 /// A browser paints this much at once: the page of a quick suite has some 7000 elements in 300 KB,
 /// which headless Chromium painted within 0.6 s on two busy processors.
 #[test]
