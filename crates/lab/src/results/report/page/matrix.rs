@@ -78,7 +78,11 @@ fn line(topic: Option<&Topic<'_>>, own: &Line<'_>) -> Markup {
 fn change(gain: Option<&Gain>) -> Markup {
     let Some(gain) = gain else { return html! { "-" } };
     let figure = |name: &str, ratio: &Option<Ratio>| {
-        ratio.as_ref().map(|ratio| format!("{name} {:.2}", ratio.mid))
+        ratio.as_ref().map(|ratio| match ratio.mid {
+            ..0.005 => format!("{name} under 0.01"),
+            20.0.. => format!("{name} {:.0}", ratio.mid),
+            mid => format!("{name} {mid:.2}"),
+        })
     };
     let figures = [
         figure("throughput", &gain.ratio),
