@@ -34,7 +34,7 @@ use crate::{
         verdict::{self, Detour},
     },
     sampling::{
-        job::{Cache, Job, Pattern, Profile, Timing},
+        job::{Cache, Extent, Job, Pattern, Profile, Timing},
         schedule::Schedule,
     },
     workload::form::{
@@ -103,8 +103,10 @@ impl Workload for ObjectsPlan {
         // Only the rows with a warm cache are counted in a pass of their own.
         let warm = self.caches.iter().filter(|&&cache| cache == Cache::Warm).count();
         let counted = samples.rows as usize * warm / self.caches.len().max(1);
-        let counting = samples.counting * u32::try_from(counted).unwrap_or(u32::MAX);
-        writing(self.kept_bytes(false)) + samples.time() + counting
+        let counted = u32::try_from(counted).unwrap_or(u32::MAX);
+        // They also warm up for as long as they measure.
+        let warming = samples.each * samples.per_row * counted;
+        writing(self.kept_bytes(false)) + samples.time() + warming + samples.counting * counted
     }
 
     fn kept_bytes(&self, least: bool) -> u64 {
@@ -197,12 +199,15 @@ fn measure(
     }
 }
 
-/// A cold cache is warm after the warm-up: there is none.
+/// A cold cache is warm after the warm-up: there is none. With a warm one it is as long as what is measured, because the
+/// answers of the first requests are in memory that the process did not have before: some MiB for each.
 fn timing(cache: Cache, timing: Timing) -> Timing {
-    match cache {
-        Cache::Cold => Timing { warm_up: Duration::ZERO, ..timing },
-        _ => timing,
-    }
+    let warm_up = match (cache, timing.extent) {
+        (Cache::Cold, _) => Duration::ZERO,
+        (_, Extent::Time(time)) => time,
+        (_, Extent::Operations(_)) => timing.warm_up,
+    };
+    Timing { warm_up, ..timing }
 }
 
 fn note(objects: &[DataFile]) -> String {
