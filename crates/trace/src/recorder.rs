@@ -13,11 +13,12 @@ mod calibration;
 mod clock;
 mod error;
 mod event;
-mod group_stop;
 mod perf;
 mod process;
 mod recording;
+mod requests;
 mod sink;
+mod stop;
 mod tracee;
 mod tracer;
 
@@ -129,9 +130,7 @@ fn record_command(
     words: &[OsString],
     signal: &AtomicUsize,
 ) -> Result<Report, RecordError> {
-    if options.out.symlink_metadata().is_ok() && !sink::is_fifo(&options.out) {
-        return Err(exists(options));
-    }
+    refuse_existing(options)?;
     let probe = match options.method {
         Method::Ptrace => Err(None),
         // The tracepoints of this thread stand for those of the command.
@@ -184,6 +183,7 @@ fn record_process(
     pid: u32,
     signal: &AtomicUsize,
 ) -> Result<Report, RecordError> {
+    refuse_existing(options)?;
     let threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
     // Asks for permission before anything is written.
     process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
@@ -198,9 +198,12 @@ fn record_process(
         (Err(Some(error)), _) => return Err(error),
         (Err(None), _) => (None, Stops::All, None),
     };
+    let mut reader = None;
     let (events, refused) = match perf {
         Some(_) => (Events::Process(handle(pid)?), 0),
         None => {
+            // The process must not wait for the reader of a FIFO.
+            reader = sink::wait_for_reader(&options.out)?;
             let attached = Attached::to(pid, &options.helper, sync_channel(QUEUE_EVENTS))?;
             let refused = attached.refused;
             (Events::Attached(attached), refused)
@@ -211,6 +214,7 @@ fn record_process(
     let table = process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
     let since_ns = clock::now_ns();
     let mut recording = Recording::begin(options, (pid, stops), (perf, refused))?;
+    drop(reader);
     recording.fallback = fallback;
     recording.begin_with(pid, table, (began_ns, since_ns));
     for child in children {
@@ -248,6 +252,13 @@ fn raise_descriptors() {
     limit.current = limit.maximum;
     // If they do not suffice, the open that fails says so.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn refuse_existing(options: &Options) -> Result<(), RecordError> {
+    match options.out.symlink_metadata().is_ok() && !sink::is_fifo(&options.out) {
+        true => Err(exists(options)),
+        false => Ok(()),
+    }
 }
 
 fn exists(options: &Options) -> RecordError {

@@ -108,5 +108,5 @@ fn a_copy_that_fails_is_void_and_a_program_that_is_missing_is_said() {
         text.contains("fcp at files 1: ") && text.contains("differs from its source"),
         "{text}"
     );
-    assert!(text.contains("cpz at files 1: cpz is not installed"), "{text}");
+    assert!(text.contains("cpz at files 1: not measurable here: cpz is not installed"), "{text}");
 }

@@ -10,7 +10,7 @@ mod switches;
 pub use compared::{Finding, Pairing, Verdict, interval_text};
 pub(crate) use fixed_rate::{best, rate_text};
 pub use pair::Decisive;
-pub(crate) use pair::{Decision, Noise, Pair, cpu, throughput};
+pub(crate) use pair::{Decision, NOISE_MAX, Noise, Pair, cpu, throughput};
 pub use summary::{BLOCK, BreakEven, Detour, deeper, workers};
 pub use switches::{Figure, SwitchCost, costs};
 
@@ -21,7 +21,7 @@ use ringwise_measure::{
 
 use self::{
     compared::{control_noise, valid},
-    pair::{NOISE_MAX, client_limits, cores, is_memory_bound},
+    pair::{client_limits, cores, is_memory_bound},
 };
 use crate::results::row::{Measured, Row, RowKind, SampleFigures};
 

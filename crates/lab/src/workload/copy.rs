@@ -41,7 +41,7 @@ use crate::{
         verdict,
     },
     sampling::{
-        job::{Cache, Extent, Failure, Job, Start, Timing},
+        job::{Cache, Extent, Failure, Job, NOT_HERE, Start, Timing},
         lane::Counts,
         schedule::Schedule,
     },
@@ -220,7 +220,9 @@ fn nanoseconds(duration: Duration) -> u64 {
 fn run(command: &mut Command) -> Result<(), Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::piped()).output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::Unavailable(format!("{name} is not installed")),
+        std::io::ErrorKind::NotFound => {
+            Failure::Unavailable(format!("{NOT_HERE}{name} is not installed"))
+        }
         _ => Failure::Unavailable(format!("{name}: {}", plain(&error))),
     })?;
     if output.status.success() {

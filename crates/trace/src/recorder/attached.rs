@@ -15,25 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    errno::Errno,
-    sys::{
-        ptrace::{self, Options},
-        wait::{WaitStatus, waitpid},
-    },
-    unistd::Pid,
-};
+use nix::{errno::Errno, sys::ptrace, unistd::Pid};
 
 use super::{
     calibration,
     error::{self, RecordError},
     event::Stamped,
-    process,
+    process, requests,
+    stop::{self, Stop},
     tracee::{Stops, WAIT},
-    tracer::{Entry, OWN, STOPPED, Tracer},
+    tracer::{Entry, OPTIONS, STOPPED, Tracer},
 };
 
-/// How long threads are waited for that cannot be let go because they do not stop, such as those that wait for a device.
+/// How long the recorder waits for threads that do not stop, such as one that waits for a device.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that a tracer is attached to.
@@ -94,7 +88,7 @@ impl Attached {
     pub(super) fn leave(&mut self, mut take: impl FnMut(Stamped)) {
         drop(self.bell.stdin.take());
         let begin = Instant::now();
-        // After that the kernel lets the last ones go when they stop, or when this program ends.
+        // After this time the kernel releases the remaining threads: when they stop, or when this program ends.
         while let Ok(stamped) = self.events.recv_timeout(PATIENCE.saturating_sub(begin.elapsed())) {
             take(stamped);
         }
@@ -120,7 +114,16 @@ impl Tracing {
         let mut own = Tracing { target, bell, tracer, refused: 0, released: None };
         let mut seized = HashSet::new();
         own.seize(pid, &mut seized).map_err(|error| refusal(pid, error))?;
+        if own.tracer.threads.is_empty() {
+            return Err(refusal(pid, Errno::ESRCH));
+        }
+        // A recorder below the process, such as one that a shell has started, does not wait for itself.
+        let recorder = std::process::id();
+        let below_recorder = process::descendants(recorder);
         for child in process::descendants(pid) {
+            if child == recorder || below_recorder.contains(&child) {
+                continue;
+            }
             // One that has ended is missed by nobody.
             if let Err(Errno::EPERM) = own.seize(child, &mut seized) {
                 own.refused += 1;
@@ -136,11 +139,6 @@ impl Tracing {
 
     /// Attaches to all threads of a process. What they make after that is attached by the kernel.
     fn seize(&mut self, pid: u32, seized: &mut HashSet<Pid>) -> nix::Result<()> {
-        let options = Options::PTRACE_O_TRACESYSGOOD
-            | Options::PTRACE_O_TRACEFORK
-            | Options::PTRACE_O_TRACEVFORK
-            | Options::PTRACE_O_TRACECLONE
-            | Options::PTRACE_O_TRACEEXEC;
         loop {
             let listed = process::threads(pid).map_err(|error| errno(&error))?;
             let listed = listed.into_iter().map(|tid| Pid::from_raw(tid.cast_signed()));
@@ -149,7 +147,7 @@ impl Tracing {
                 return Ok(());
             }
             for thread in new {
-                match ptrace::seize(thread, options) {
+                match ptrace::seize(thread, OPTIONS) {
                     Ok(()) => drop(self.tracer.threads.entry(thread).or_default()),
                     Err(Errno::ESRCH) => {}
                     Err(_) if is_over_or_ours(thread) => {}
@@ -162,32 +160,26 @@ impl Tracing {
 
     /// Tells what happens, until the process ends or the bell rings. Then lets all threads go.
     fn run(mut self) {
-        loop {
-            let stop = match waitpid(None, Some(OWN)) {
-                Ok(stop) => stop,
-                Err(Errno::EINTR) => continue,
-                // ECHILD: nothing is left. Nothing else is documented.
-                Err(_) => return,
-            };
-            let is_end = matches!(stop, WaitStatus::Exited(..) | WaitStatus::Signaled(..));
-            let is_last = is_end && stop.pid() == Some(self.target);
-            match &self.released {
-                _ if is_end && stop.pid() == Some(self.bell) => self.leave(),
-                None => {
-                    self.tracer.stopped(stop);
-                    if is_last {
-                        self.leave();
+        let mut stops = Vec::new();
+        // An error says that nothing is left to wait for.
+        while !self.tracer.threads.is_empty() && stop::next(&mut stops).is_ok() {
+            for (thread, stop) in stops.drain(..) {
+                match &self.released {
+                    _ if thread == self.bell => self.leave(),
+                    None => {
+                        self.tracer.stopped(thread, stop);
+                        if thread == self.target && stop.is_end() {
+                            self.leave();
+                        }
                     }
+                    Some(_) => self.release(thread, stop),
                 }
-                Some(_) => self.release(stop),
-            }
-            if self.tracer.threads.is_empty() {
-                return;
             }
         }
     }
 
-    /// Stops all threads, because only one that is stopped can be let go.
+    /// Stops all threads, because only one that is stopped can be let go. The end of this thread would let them go too,
+    /// but a signal that waits at a stop would be lost.
     fn leave(&mut self) {
         self.released.get_or_insert_default();
         // One that is gone has nothing to wait for.
@@ -195,24 +187,23 @@ impl Tracing {
     }
 
     /// Lets a thread go that has stopped.
-    fn release(&mut self, stop: WaitStatus) {
-        let Some(thread) = stop.pid() else { return };
+    fn release(&mut self, thread: Pid, stop: Stop) {
         let released = self.released.get_or_insert_default();
         let signal = match stop {
-            WaitStatus::Stopped(_, signal) => Some(signal),
-            WaitStatus::PtraceEvent(_, _, kind) if kind != STOPPED => {
+            Stop::Signal(signal) => signal,
+            Stop::Event(kind, _) if kind != STOPPED => {
                 // What it has just made is traced too, and stops as its first act.
                 let made = ptrace::getevent(thread).ok().and_then(|made| i32::try_from(made).ok());
                 let made = made.filter(|_| kind != libc::PTRACE_EVENT_EXEC).map(Pid::from_raw);
                 if let Some(made) = made.filter(|made| !released.contains(made)) {
                     self.tracer.threads.entry(made).or_default();
                 }
-                None
+                0
             }
-            _ => None,
+            _ => 0,
         };
         // It may have ended.
-        let _ = ptrace::detach(thread, signal);
+        let _ = requests::detach(thread, signal);
         released.insert(thread);
         self.tracer.threads.remove(&thread);
     }

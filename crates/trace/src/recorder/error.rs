@@ -98,7 +98,7 @@ pub(crate) fn ring(error: &io::Error) -> RecordError {
 }
 
 /// ptrace(2) failed.
-pub(crate) fn ptrace(error: nix::errno::Errno) -> RecordError {
+pub(crate) fn ptrace(error: impl Into<io::Error>) -> RecordError {
     let remedy = match scope() {
         3 => "kernel.yama.ptrace_scope is 3, which forbids it until the next boot",
         2 => "kernel.yama.ptrace_scope is 2: run as root, or set it to 1",

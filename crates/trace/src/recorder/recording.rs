@@ -66,12 +66,12 @@ pub(super) enum Events {
 }
 
 impl Events {
-    /// What a tracer tells.
-    fn queue(&self) -> Option<&Receiver<Stamped>> {
+    /// What a tracer tells, or the handle of a process that has none.
+    fn queue(&self) -> Result<&Receiver<Stamped>, &OwnedFd> {
         match self {
-            Events::Command(_, queue) => Some(queue),
-            Events::Attached(attached) => Some(&attached.events),
-            Events::Process(_) => None,
+            Events::Command(_, queue) => Ok(queue),
+            Events::Attached(attached) => Ok(&attached.events),
+            Events::Process(handle) => Err(handle),
         }
     }
 }
@@ -180,7 +180,7 @@ impl<'a> Recording<'a> {
             is_private: self.options.is_private,
             sees_pages: self.perf.as_ref().is_some_and(Perf::sees_pages),
             sees_processors: self.perf.is_some(),
-            has_opens: events.queue().is_some(),
+            has_opens: events.queue().is_ok(),
             thread_name: process::thread_name,
         });
         let mut summary = Summary::default();
@@ -239,13 +239,11 @@ impl<'a> Recording<'a> {
         let until_ns = drained.until_ns;
         let is_busy = drained.records > FEW_RECORDS || until_ns != u64::MAX;
         let pause = if is_busy { Duration::ZERO } else { PAUSE };
-        let queue = match events {
-            Events::Command(_, queue) | Events::Attached(Attached { events: queue, .. }) => queue,
-            Events::Process(handle) => {
-                return Waited { has_ended: has_ended(handle, pause), until_ns };
-            }
+        let queue = match events.queue() {
+            Ok(queue) => queue,
+            Err(handle) => return Waited { has_ended: has_ended(handle, pause), until_ns },
         };
-        // To wait for the queue would be a wake-up for each event, which the program waits for.
+        // Does not block on the queue: each event would wake this thread, and the program waits for that.
         thread::sleep(pause);
         let mut last_ns = u64::MAX;
         for _ in 0..super::QUEUE_EVENTS {

@@ -10,6 +10,7 @@ use std::{
     path::Path,
 };
 
+use super::error::RecordError;
 use crate::{
     format::{Writer, end_frame},
     model::{End, Header, Reason, Record},
@@ -64,6 +65,19 @@ impl WholeWrites {
 /// Whether somebody can read the trace while it is written.
 pub(super) fn is_fifo(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Waits until somebody reads a FIFO, and keeps it open. None: the path is no FIFO.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub(super) fn wait_for_reader(path: &Path) -> Result<Option<File>, RecordError> {
+    if !is_fifo(path) {
+        return Ok(None);
+    }
+    let opened = OpenOptions::new().write(true).open(path);
+    opened.map(Some).map_err(|error| RecordError::on("writing", path, &error))
 }
 
 /// Where the records of a recording go.

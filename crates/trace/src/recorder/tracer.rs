@@ -12,12 +12,9 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     sys::{
         ptrace::{self, Options},
-        signal::Signal,
         uio::{RemoteIoVec, process_vm_readv},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::Pid,
 };
@@ -26,7 +23,8 @@ use super::{
     clock,
     error::{self, RecordError},
     event::{AioName, AioRequest, Event, Stamped},
-    group_stop, process,
+    process, requests,
+    stop::{self, Stop},
     tracee::Stops,
 };
 use crate::call::{CALLS, Call};
@@ -40,8 +38,12 @@ const AT_FILTER: i32 = libc::PTRACE_EVENT_SECCOMP;
 /// The number of a stop of a thread that was attached, or that such a thread made.
 pub(super) const STOPPED: i32 = libc::PTRACE_EVENT_STOP;
 
-/// Children and traced threads of this thread only: another one can calibrate at the same time.
-pub(super) const OWN: WaitPidFlag = WaitPidFlag::__WALL.union(WaitPidFlag::__WNOTHREAD);
+/// What a tracer is told of: new threads and children, other programs, and which stops are of syscalls.
+pub(super) const OPTIONS: Options = Options::PTRACE_O_TRACESYSGOOD
+    .union(Options::PTRACE_O_TRACEFORK)
+    .union(Options::PTRACE_O_TRACEVFORK)
+    .union(Options::PTRACE_O_TRACECLONE)
+    .union(Options::PTRACE_O_TRACEEXEC);
 
 /// Where threads stop at a syscall that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +97,9 @@ pub(super) fn start(mut command: Command) -> Result<Child, RecordError> {
 /// Waits until the child lets itself be traced.
 pub(super) fn wait_for_stop(child: &Child) -> Result<(), RecordError> {
     let pid = Pid::from_raw(child.id().cast_signed());
-    match waitpid(pid, Some(OWN)) {
-        Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => {}
-        Ok(WaitStatus::Exited(_, status)) => {
+    match stop::of_child(pid) {
+        Ok(Stop::Signal(libc::SIGSTOP)) => {}
+        Ok(Stop::Exited(status)) => {
             return Err(RecordError::NotStarted { status: u8::try_from(status).unwrap_or(1) });
         }
         Ok(other) => {
@@ -105,13 +107,7 @@ pub(super) fn wait_for_stop(child: &Child) -> Result<(), RecordError> {
         }
         Err(error) => return Err(error::ptrace(error)),
     }
-    let options = Options::PTRACE_O_TRACESYSGOOD
-        | Options::PTRACE_O_TRACEFORK
-        | Options::PTRACE_O_TRACEVFORK
-        | Options::PTRACE_O_TRACECLONE
-        | Options::PTRACE_O_TRACEEXEC
-        | Options::PTRACE_O_TRACESECCOMP
-        | Options::PTRACE_O_EXITKILL;
+    let options = OPTIONS | Options::PTRACE_O_TRACESECCOMP | Options::PTRACE_O_EXITKILL;
     ptrace::setoptions(pid, options).map_err(error::ptrace)
 }
 
@@ -128,68 +124,66 @@ impl Tracer {
     /// What ptrace(2) or wait(2) report. The kernel kills the command when the recorder ends.
     pub(super) fn run(mut self, child: &Child) -> Result<Ended, RecordError> {
         let child = Pid::from_raw(child.id().cast_signed());
-        let mut status = 1;
+        let (mut status, mut stops) = (1, Vec::new());
         self.threads.entry(child).or_default();
-        self.resume(child, None);
+        self.resume(child, 0);
         loop {
-            let stop = match waitpid(None, Some(OWN)) {
-                Ok(stop) => stop,
-                Err(Errno::EINTR) => continue,
-                Err(Errno::ECHILD) => return Ok(Ended { status, has_run: self.has_run }),
+            match stop::next(&mut stops) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::CHILD) => {
+                    return Ok(Ended { status, has_run: self.has_run });
+                }
                 Err(error) => return Err(error::ptrace(error)),
-            };
-            match stop {
-                WaitStatus::Exited(pid, code) if pid == child => {
-                    status = u8::try_from(code).unwrap_or(1);
-                }
-                WaitStatus::Signaled(pid, signal, _) if pid == child => {
-                    status = 128 + signal as u8;
-                }
-                _ => {}
             }
-            self.stopped(stop);
+            for (pid, stop) in stops.drain(..) {
+                match stop {
+                    Stop::Exited(code) if pid == child => status = u8::try_from(code).unwrap_or(1),
+                    Stop::Killed(signal) if pid == child => {
+                        status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+                    }
+                    _ => {}
+                }
+                self.stopped(pid, stop);
+            }
         }
     }
 
     /// Tells what a stop means, and lets the thread go on.
-    pub(super) fn stopped(&mut self, stop: WaitStatus) {
+    pub(super) fn stopped(&mut self, thread: Pid, stop: Stop) {
         match stop {
-            WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..) => self.ended(pid),
-            WaitStatus::PtraceEvent(pid, _, AT_FILTER) => self.enter(pid),
-            WaitStatus::PtraceEvent(pid, signal, STOPPED) => {
-                self.threads.entry(pid).or_default();
+            Stop::Exited(_) | Stop::Killed(_) => self.ended(thread),
+            Stop::Event(AT_FILTER, _) => self.enter(thread),
+            Stop::Event(STOPPED, signal) => {
+                self.threads.entry(thread).or_default();
                 // It was attached or interrupted, or is new, or SIGCONT came.
-                if signal == Signal::SIGTRAP {
-                    return self.resume(pid, None);
+                if signal == libc::SIGTRAP {
+                    return self.resume(thread, 0);
                 }
                 // If this fails the thread is gone, and the next wait says so.
-                let _ = group_stop::listen(pid);
+                let _ = requests::listen(thread);
             }
-            WaitStatus::PtraceEvent(pid, _, kind) => self.event(pid, kind),
-            WaitStatus::PtraceSyscall(pid) => {
-                match self.threads.get(&pid).is_some_and(|thread| thread.is_inside) {
-                    true => self.exit(pid),
-                    false => self.enter(pid),
-                }
-            }
-            WaitStatus::Stopped(pid, signal) => {
+            Stop::Event(kind, _) => self.event(thread, kind),
+            Stop::Syscall => match self.threads.get(&thread).is_some_and(|own| own.is_inside) {
+                true => self.exit(thread),
+                false => self.enter(thread),
+            },
+            Stop::Signal(signal) => {
                 // A new thread of a command begins with a stop that nobody sent.
-                let is_first = !self.threads.contains_key(&pid);
-                self.threads.entry(pid).or_default();
-                let signal = Some(signal).filter(|signal| !is_first || *signal != Signal::SIGSTOP);
-                self.resume(pid, signal);
+                let is_first = !self.threads.contains_key(&thread);
+                self.threads.entry(thread).or_default();
+                let is_sent = !is_first || signal != libc::SIGSTOP;
+                self.resume(thread, if is_sent { signal } else { 0 });
             }
-            _ => {}
         }
     }
 
     /// Lets a thread go on, to the end of its syscall if that matters.
-    fn resume(&mut self, thread: Pid, signal: Option<Signal>) {
+    fn resume(&mut self, thread: Pid, signal: i32) {
         let is_in_call = self.threads.get(&thread).is_some_and(|state| state.call.is_some());
         // If this fails the thread is gone, and the next wait says so.
         let _ = match is_in_call || self.entry == Entry::Every {
-            true => ptrace::syscall(thread, signal),
-            false => ptrace::cont(thread, signal),
+            true => requests::go_on_to_syscall(thread, signal),
+            false => requests::go_on(thread, signal),
         };
     }
 
@@ -209,13 +203,13 @@ impl Tracer {
     }
 
     fn event(&mut self, thread: Pid, kind: i32) {
+        // All of them happen within a syscall, whose begin may have been before the tracer came.
+        let state = self.threads.entry(thread).or_default();
+        state.is_inside = true;
         match kind {
             libc::PTRACE_EVENT_EXEC => {
-                self.has_run = true;
                 let pid = thread.as_raw().cast_unsigned();
-                if let Some(state) = self.threads.get_mut(&thread) {
-                    *state = TracedThread { pid: Some(pid), is_inside: true, call: None };
-                }
+                (state.pid, state.call, self.has_run) = (Some(pid), None, true);
                 let table = process::descriptors(pid).unwrap_or_default();
                 let (since_ns, is_foreign) = (clock::now_ns(), process::is_foreign(pid));
                 self.send(thread, Event::Table { table, since_ns, is_foreign });
@@ -227,7 +221,7 @@ impl Tracer {
             }
             _ => {}
         }
-        self.resume(thread, None);
+        self.resume(thread, 0);
     }
 
     /// A child begins with the descriptors that its parent has now.
@@ -254,7 +248,7 @@ impl Tracer {
         if let Some((place, arguments)) = found {
             let call = CALLS[place].2;
             if !self.stops.includes(call) {
-                return self.resume(thread, None);
+                return self.resume(thread, 0);
             }
             self.threads.entry(thread).or_default().call = Some((call, arguments));
             if call == Call::AioSubmit {
@@ -264,7 +258,7 @@ impl Tracer {
                 self.send(thread, Event::Enter { call: place as u16, arguments });
             }
         }
-        self.resume(thread, None);
+        self.resume(thread, 0);
     }
 
     fn exit(&mut self, thread: Pid) {
@@ -306,7 +300,7 @@ impl Tracer {
                 _ => {}
             }
         }
-        self.resume(thread, None);
+        self.resume(thread, 0);
     }
 
     fn opened(&mut self, thread: Pid, descriptor: i32) {

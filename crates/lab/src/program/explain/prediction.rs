@@ -135,10 +135,13 @@ pub(crate) fn measured(
 }
 
 /// The rows that are like a group of operations.
+#[derive(Default)]
 struct Wanted {
     workload: &'static str,
     profile: Option<&'static str>,
     pattern: Option<&'static str>,
+    /// Whether the data came from the device through the page cache. None: it does not matter, or is unknown.
+    is_uncached: Option<bool>,
     bytes: u64,
 }
 
@@ -149,19 +152,22 @@ impl Wanted {
             Group::Reads => {
                 let reads = || traced.operations.iter().filter(|own| own.kind == Kind::Read);
                 let direct = reads().filter(|own| own.is_direct).count();
+                let is_direct = direct * 2 > reads().count();
                 let is_random = counted.sequential_share().is_some_and(|share| share < 0.5);
                 Some(Wanted {
                     workload: "read",
-                    profile: Some(if direct * 2 > reads().count() { "direct" } else { "buffered" }),
+                    profile: Some(if is_direct { "direct" } else { "buffered" }),
                     pattern: Some(if is_random { "random" } else { "seq" }),
+                    is_uncached: counted
+                        .cached_share()
+                        .filter(|_| !is_direct)
+                        .map(|share| share < 0.5),
                     bytes,
                 })
             }
-            Group::Syncs => {
-                Some(Wanted { workload: "chain", profile: None, pattern: None, bytes: 0 })
-            }
+            Group::Syncs => Some(Wanted { workload: "chain", bytes: 0, ..Wanted::default() }),
             Group::Receives | Group::Sends => {
-                Some(Wanted { workload: "echo", profile: None, pattern: None, bytes })
+                Some(Wanted { workload: "echo", bytes, ..Wanted::default() })
             }
             Group::Writes | Group::Pipes | Group::Copies => None,
         }
@@ -173,6 +179,23 @@ impl Wanted {
             |own: &&SavedPairing| own.place.workload == *workload && own.baseline_kind == "rival";
         let mut rows: Vec<&SavedPairing> = saved.comparisons.iter().filter(is_rival).collect();
         keep(&mut rows, |own| own.place.profile.as_deref() == self.profile);
+        if let Some(is_uncached) = self.is_uncached {
+            // "bounded" is a cache that is too small.
+            let is_of_device = |own: &&SavedPairing| {
+                matches!(own.place.cache.as_deref(), Some("cold" | "bounded"))
+            };
+            rows.retain(|own| is_of_device(own) == is_uncached);
+            if rows.is_empty() {
+                let (from, state) = match is_uncached {
+                    true => ("the device through the page cache", "cold"),
+                    false => ("the page cache", "warm"),
+                };
+                return format!(
+                    "{} has no reads from {from}: `ringwise lab read --profile buffered --cache {state}` measures them.",
+                    saved.name
+                );
+            }
+        }
         keep(&mut rows, |own| own.place.pattern.as_deref() == self.pattern);
         nearest(&mut rows, self.bytes, |own| own.place.block_bytes);
         nearest(&mut rows, depth, |own| own.depth);

@@ -311,7 +311,9 @@ mod tests {
             all.push(Operation { offset: Some(round * 4096), ..operation(1, Kind::Read, at) });
             all.push(operation(2, Kind::Write, at));
         }
-        all.push(operation(2, Kind::DataSync, (3_000_000, 1000)));
+        // As of sync_file_range(2).
+        let sync = operation(2, Kind::DataSync, (3_000_000, 1000));
+        all.push(Operation { offset: Some(4096), ..sync });
         all.push(Operation {
             interface: Interface::IoUring,
             ..operation(1, Kind::Read, (3_000_000, 1000))

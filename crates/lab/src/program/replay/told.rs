@@ -11,7 +11,7 @@ use crate::{
         report::{lines::all_wrapped, table},
         row::{Measured, Row, RowKind, SampleFigures},
         section::Section,
-        verdict::{self, Finding, interval_text},
+        verdict::{self, Finding, NOISE_MAX, interval_text},
     },
     workload::form::{
         columns::{self, Column},
@@ -179,16 +179,20 @@ fn difference(rows: &[Row], row: &Row, figure: Figure, seed: u64) -> Option<Diff
 fn by_io_time(when: &str, rows: &[Row], seed: u64) -> String {
     let ring = rows.iter().find(|row| row.kind == RowKind::Subject && row.is_valid());
     let difference = ring.and_then(|ring| difference(rows, ring, io_ns, seed));
-    let Some(Difference { ratio, by, .. }) = difference else {
+    let Some(Difference { ratio, by, noise }) = difference else {
         return format!("verdict: {}: the ring has no result", Finding::Inconclusive);
     };
-    let finding = match by {
-        Comparison::Faster => Finding::UseIt,
-        Comparison::Slower => Finding::DoNotUse,
-        Comparison::NoDifference => Finding::NoDifference,
+    let (finding, hides) = match by {
+        Comparison::Faster => (Finding::UseIt, String::new()),
+        Comparison::Slower => (Finding::DoNotUse, String::new()),
+        Comparison::NoDifference if noise > NOISE_MAX => {
+            let hides = format!(", and the noise of {:.0} % hides a difference", noise * 100.0);
+            (Finding::Inconclusive, hides)
+        }
+        Comparison::NoDifference => (Finding::NoDifference, String::new()),
     };
     format!(
-        "verdict: {finding}: {when} the ring's I/O time is {} times that of what was recorded; \
+        "verdict: {finding}: {when} the ring's I/O time is {} times that of what was recorded{hides}; \
          --pace asap compares CPU time too",
         interval_text(&ratio)
     )

@@ -10,14 +10,15 @@
 //!    alone.
 //! 4. Without a gain from the ring it is the gain from another row, or else the largest loss, or else
 //!    that there is no difference, or else why nothing may be said.
-//! 5. Beside it stands the largest loss of any starting point: where a reader keeps what there is.
+//! 5. If another row gives surely more throughput than the ring in the same place, the answer says so too.
+//! 6. Beside it stands the largest loss of any starting point: where a reader keeps what there is.
 
 use ringwise_measure::statistics::Ratio;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Column, Gain, Told,
-    words::{effect_at_rate_text, effect_text},
+    words::{effect_at_rate_text, effect_text, ratio_text},
 };
 use crate::{
     results::{
@@ -126,7 +127,10 @@ fn answer(name: &str, sections: &[Section]) -> Answer {
     let loss = largest(losses.filter(|one| !is_chosen(one)).copied());
     let (today, effect) = match advice.is_empty() {
         true => (String::new(), chosen.reason_text()),
-        false => (chosen.today_text(), chosen.effect_text()),
+        false => {
+            let better = chosen.better_text(&seen).unwrap_or_default();
+            (chosen.today_text(), format!("{}{better}", chosen.effect_text()))
+        }
     };
     Answer {
         workload: name.to_owned(),
@@ -266,6 +270,21 @@ impl Seen<'_> {
             None => effect_text(question, gain),
         };
         format!("{}{deeper} {effect}", question.name_of(&gain.to))
+    }
+
+    /// What gives more than the ring from the same start: ", the memory map 60 [55, 66]".
+    fn better_text(&self, seen: &[Seen<'_>]) -> Option<String> {
+        let is_gain = |one: &Seen<'_>| {
+            one.is(Told::Gain) && one.gain.decided_by == Some(Decisive::Throughput)
+        };
+        let start = |one: &Seen<'_>| (one.index, one.gain.from.clone(), one.gain.depth);
+        let ring = self.gain.ratio.filter(|_| is_gain(self) && self.is_own())?;
+        let mut others = seen.iter().filter(|one| {
+            one.gain.column == Column::Best && start(one) == start(self) && !one.is_own()
+        });
+        let best = others.find(|one| is_gain(one))?;
+        let ratio = best.gain.ratio.filter(|ratio| ratio.low > ring.high)?;
+        Some(format!(", {} {}", self.question().name_of(&best.gain.to), ratio_text(&ratio)))
     }
 
     /// Why nothing may be said: "excluded: tokio: a block is wrong".

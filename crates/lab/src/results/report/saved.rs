@@ -533,7 +533,6 @@ mod tests {
     fn results_from_before_there_were_gains_are_read() {
         let mut value: Value = serde_json::from_str(&saved_text()).unwrap();
         value["verdicts"][0]["verdict"] = "cannot be told here".into();
-        value["verdicts"][1]["verdict"] = "pure overhead".into();
         let old = value.as_object_mut().unwrap();
         for field in ["gains", "answers", "left_out"] {
             assert!(old.remove(field).is_some(), "{field}");
@@ -542,7 +541,9 @@ mod tests {
         old.insert("overall".to_owned(), machine);
         let saved = Saved::parse(&value.to_string()).unwrap();
         assert_eq!(saved.verdicts[0].verdict, Finding::Inconclusive.to_string());
-        assert_eq!(saved.verdicts[1].verdict, Finding::DoNotUse.to_string());
+        value["verdicts"][0]["verdict"] = "pure overhead".into();
+        let saved_earlier = Saved::parse(&value.to_string()).unwrap();
+        assert_eq!(saved_earlier.verdicts[0].verdict, Finding::DoNotUse.to_string());
         assert!(saved.gains.is_empty() && saved.answers.is_empty() && saved.left_out.is_empty());
     }
 

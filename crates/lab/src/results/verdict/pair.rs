@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Beyond this noise, that nothing was seen does not say that nothing is there.
-pub(super) const NOISE_MAX: f64 = 0.15;
+pub(crate) const NOISE_MAX: f64 = 0.15;
 /// By how much more of the processors a rival must take to be compared per core.
 const MORE_CORES: f64 = 1.3;
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::plain,
-    sampling::job::Failure,
+    sampling::job::{Failure, NOT_HERE},
     workload::under_load::server::{Announced, Processors, Server, own},
 };
 
@@ -140,7 +140,7 @@ pub(super) fn program(name: &str) -> Result<Command, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(Into::into));
     let found = directories.map(|directory| directory.join(name)).find(|path| path.is_file());
-    found.map(Command::new).ok_or_else(|| format!("{name} is not installed"))
+    found.map(Command::new).ok_or_else(|| format!("{NOT_HERE}{name} is not installed"))
 }
 
 /// An address that nobody listens at, for daemons that cannot choose one.

@@ -29,13 +29,14 @@ impl Queue for Aio {
         step: &Step,
         buffer: impl FnOnce() -> AlignedBuf,
     ) -> Result<(), Failure> {
-        let (command, buffer) = match step.kind {
-            StepKind::Read => (Command::Read, Some(buffer())),
-            StepKind::Write => (Command::Write, Some(buffer())),
-            StepKind::Sync => (Command::Sync, None),
-            StepKind::DataSync => (Command::DataSync, None),
+        // A sync is of the whole file: Linux AIO refuses one with an offset.
+        let (command, at) = match step.kind {
+            StepKind::Read => (Command::Read, (step.offset, Some(buffer()))),
+            StepKind::Write => (Command::Write, (step.offset, Some(buffer()))),
+            StepKind::Sync => (Command::Sync, (0, None)),
+            StepKind::DataSync => (Command::DataSync, (0, None)),
         };
-        self.context.push((tag, command), &self.files[step.handle], (step.offset, buffer));
+        self.context.push((tag, command), &self.files[step.handle], at);
         Ok(())
     }
 
