@@ -64,7 +64,7 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
 ];
 
 /// Files outside the library that may have unsafe code, because what they call has no safe API: engines of the lab, and
-/// two requests to perf events.
+/// requests to perf events and to ptrace(2).
 const UNSAFE_FILES: [&str; 5] = [
     "crates/lab/src/engine/aio/context.rs",
     "crates/lab/src/engine/bare_ring.rs",

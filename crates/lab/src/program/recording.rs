@@ -165,9 +165,12 @@ fn remarks(report: &Report) -> Vec<String> {
     let mut found = Vec::new();
     let end = &report.end;
     if let Some(reason) = &report.fallback {
-        found.push(format!(
-            "{reason}; until then ptrace stops the program at each syscall, which is slower"
-        ));
+        // The status is a command's.
+        let stops = match report.status {
+            Some(_) => "the command at each syscall of I/O",
+            None => "the program at each syscall",
+        };
+        found.push(format!("{reason}; until then ptrace stops {stops}, which is slower"));
     }
     if end.lost_events > 0 {
         found.push("the recorder fell behind: --memory gives it more room".to_owned());

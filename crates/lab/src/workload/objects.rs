@@ -21,7 +21,9 @@ use self::{
     plan::ObjectsPlan,
 };
 use super::{
-    form::{COUNTING, Context, Entry, Keep, Outcome, Workload, remark, with_control},
+    form::{
+        COUNTING, Context, Entry, Keep, Outcome, SAMPLE_OVERHEAD, Workload, remark, with_control,
+    },
     read::{self, page_cache},
 };
 use crate::{
@@ -105,7 +107,7 @@ impl Workload for ObjectsPlan {
         let counted = samples.rows as usize * warm / self.caches.len().max(1);
         let counted = u32::try_from(counted).unwrap_or(u32::MAX);
         // They also warm up for as long as they measure.
-        let warming = samples.each * samples.per_row * counted;
+        let warming = samples.each.saturating_sub(SAMPLE_OVERHEAD) * samples.per_row * counted;
         writing(self.kept_bytes(false)) + samples.time() + warming + samples.counting * counted
     }
 
@@ -199,8 +201,8 @@ fn measure(
     }
 }
 
-/// A cold cache is warm after the warm-up: there is none. With a warm one it is as long as what is measured, because the
-/// answers of the first requests are in memory that the process did not have before: some MiB for each.
+/// A cold cache has no warm-up, because it would fill the cache. A warm one warms up for as long as it measures: a new
+/// process first has to get memory for its answers, some MiB for each request.
 fn timing(cache: Cache, timing: Timing) -> Timing {
     let warm_up = match (cache, timing.extent) {
         (Cache::Cold, _) => Duration::ZERO,

@@ -263,7 +263,7 @@ impl Assembly {
                     let name = (pid, request.name);
                     self.in_flight.begin();
                     if self.aio.insert(name, (tid, time_ns, request)).is_some() {
-                        // Its end was not seen: nothing tells the two apart.
+                        // The end of the earlier request was not seen. The two have the same name.
                         self.in_flight.end();
                         self.end.unseen_requests += 1;
                     }

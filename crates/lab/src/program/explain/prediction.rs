@@ -184,7 +184,9 @@ impl Wanted {
             let is_of_device = |own: &&SavedPairing| {
                 matches!(own.place.cache.as_deref(), Some("cold" | "bounded"))
             };
-            rows.retain(|own| is_of_device(own) == is_uncached);
+            rows.retain(|own| {
+                own.place.profile.as_deref() == self.profile && is_of_device(own) == is_uncached
+            });
             if rows.is_empty() {
                 let (from, state) = match is_uncached {
                     true => ("the device through the page cache", "cold"),
@@ -301,6 +303,15 @@ mod tests {
         assert_eq!(told.len(), 1, "{told:?}");
         let start = "Measured: read direct random, 4k blocks, O_DIRECT, depth 32: uring does 1.25";
         assert!(told[0].starts_with(start), "{told:?}");
+        // Reads through the page cache that came from the device are not like those from the cache.
+        for (source, state) in [(Source::Device, "cold"), (Source::Cache, "warm")] {
+            let read = Operation { source, ..operation(1, Kind::Read, (0, 9)) };
+            let buffered = traced(vec![read]);
+            let analysis = Analysis::of(&buffered);
+            let told = measured(&buffered, &analysis, &prediction, &saved);
+            let command = format!("`ringwise lab read --profile buffered --cache {state}`");
+            assert!(told[0].contains(&command), "{told:?}");
+        }
         let writes = traced(vec![operation(1, Kind::Write, (0, 9))]);
         let analysis = Analysis::of(&writes);
         let told = measured(&writes, &analysis, &prediction, &saved);

@@ -292,6 +292,13 @@ mod tests {
         );
         let said = conclusions(&Script::default(), &rows(500.0), Pace::Recorded, 1);
         assert!(said.last().unwrap().starts_with("verdict: use it: "), "{said:?}");
+        // The noise of half as much again hides a difference of a tenth.
+        let mut noisy = rows(1100.0);
+        noisy[1].measured = measured(1500.0);
+        let said = conclusions(&Script::default(), &noisy, Pace::Recorded, 1);
+        let verdict = said.last().unwrap();
+        assert!(verdict.starts_with("verdict: inconclusive: "), "{verdict}");
+        assert!(verdict.contains(", and the noise of 50 % hides a difference"), "{verdict}");
         let said = conclusions(&Script::default(), &rows(1.0)[..2], Pace::Recorded, 1);
         assert!(said.last().unwrap().ends_with(": the ring has no result"), "{said:?}");
     }

@@ -143,6 +143,27 @@ fn the_answer_starts_from_what_is_usual_and_names_where_to_keep_it() {
     );
 }
 
+/// Who reads that the ring is faster has to learn what is faster still.
+#[test]
+fn what_is_surely_faster_than_the_ring_is_said_beside_it() {
+    let cached = Figures { device_share: 0.0, queue: 0.0, ..DIRECT };
+    let rows = |mmap_ops_per_s| {
+        vec![
+            row("tokio", RowKind::Rival, 32, Figures { ops_per_s: 20_000.0, ..cached }),
+            row("mmap", RowKind::Rival, 32, Figures { ops_per_s: mmap_ops_per_s, ..cached }),
+            row("ringwise", RowKind::Variant, 32, cached),
+            row("uring", RowKind::Subject, 32, cached),
+        ]
+    };
+    let text = |mmap| answers(&[section(&read::FACTS, "cached 4k", rows(mmap))])[0].text();
+    assert_eq!(
+        text(400_000.0),
+        "You use spawn_blocking with 32 reads in flight (cached 4k): io_uring gives 5.0 [5.0, 5.0] times the reads at \
+         the same CPU, the memory map 20.0 [20.0, 20.0]. Use ringwise::fs."
+    );
+    assert!(!text(90_000.0).contains("the memory map"), "{}", text(90_000.0));
+}
+
 /// A gain that may be chance is not larger than one that is sure, and says nothing before what is usual.
 #[test]
 fn the_largest_gain_is_the_one_that_is_surely_large() {

@@ -33,8 +33,9 @@ pub fn draw(
         }
     };
     let label = format!("What a change gives in {workload}, times today");
-    (!lines.is_empty())
-        .then(|| folded("From each starting point", wide("wide stack", &label, matrix)))
+    (!lines.is_empty()).then(|| {
+        folded("From each starting point, times today", wide("wide stack", &label, matrix))
+    })
 }
 
 /// A starting point with its changes.
