@@ -145,7 +145,9 @@ fn text(report: &Report, options: &Options) -> String {
         end.in_flight_max, end.in_flight_median
     );
     let added = match end.added_ns_per_syscall {
-        Some(added) => format!("{} more for each syscall", latency_text(added as f64)),
+        Some(added) => {
+            format!("{} more for a syscall that does not wait", latency_text(added as f64))
+        }
         None => "the time added to a syscall could not be measured".to_owned(),
     };
     let _ = writeln!(

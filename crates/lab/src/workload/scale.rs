@@ -166,6 +166,7 @@ fn ground(
     let processors: Vec<usize> = all.iter().copied().take(most).collect();
     let known = |storage: &Storage| storage.device.known().cloned();
     let mut devices: Vec<Device> = storages.iter().filter_map(known).collect();
+    devices.sort_by(|one, other| one.number.cmp(&other.number));
     devices.dedup();
     let mut notes = vec![laid.join("; ")];
     notes.extend(neighbourhood::note(&context.instruments.sources, &devices, &processors));

@@ -287,10 +287,12 @@ impl Seen<'_> {
         Some(format!(", {} {}", self.question().name_of(&best.gain.to), ratio_text(&ratio)))
     }
 
-    /// Why nothing may be said: "excluded: tokio: a block is wrong".
+    /// Why nothing may be said, and the ratio that was measured all the same: "excluded: tokio: a block is wrong",
+    /// "inconclusive: the noise of 23 % hides a difference (1.04 [0.80, 1.30] times)".
     fn reason_text(&self) -> String {
         let reason = self.gain.reason.as_deref().unwrap_or("nothing was compared");
-        format!("{}: {reason}", self.gain.finding)
+        let ratio = self.gain.ratio.as_ref().map(|ratio| format!(" ({} times)", ratio_text(ratio)));
+        format!("{}: {reason}{}", self.gain.finding, ratio.unwrap_or_default())
     }
 
     /// "Keep the memory map with 32 reads in flight (cached 4k): io_uring gives only ..."

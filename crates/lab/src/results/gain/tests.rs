@@ -82,6 +82,10 @@ fn what_is_within_the_noise_is_no_difference_and_much_noise_says_nothing() {
         let is_said =
             gain.reason.as_deref().is_some_and(|reason| reason.contains("the noise of 4"));
         assert_eq!(is_said, finding == Told::Inconclusive, "{gain:?}");
+        // What was measured is told all the same.
+        let text = answers(&[section])[0].text();
+        let has_ratio = text.ends_with(" hides a difference (1.03 [1.03, 1.03] times).");
+        assert_eq!(has_ratio, finding == Told::Inconclusive, "{text}");
     }
 }
 
