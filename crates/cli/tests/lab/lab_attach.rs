@@ -10,13 +10,12 @@ use std::{
 };
 
 use ringwise_trace::{Interface, Kind, Operation, Outcome, Reason};
-use serde_json::Value;
 
 use super::{
     harness::daemon::{has_python, signal},
     lab_record::{
-        Trace, command, count, directory, file, has_program, is_under_way, skip, stderr,
-        wait_until, words,
+        Trace, command, count, directory, file, has_program, has_what_fio_did, is_under_way, skip,
+        stderr, wait_until, words,
     },
 };
 
@@ -133,16 +132,9 @@ fn what_a_running_fio_does_by_linux_aio_is_seen() {
     let output = attach(directory.path(), fio.id(), "").output().unwrap();
     fio.ends_with(0);
     assert!(output.status.success(), "{}", stderr(&output));
-    let text = fs::read_to_string(directory.path().join("o")).unwrap();
-    let said: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
-    let number = |way: &str, name: &str| said["jobs"][0][way][name].as_u64().unwrap();
     let trace = Trace::read(&directory.path().join("t"));
     let operations = trace.on(&path);
-    for (kind, way) in [(Kind::Read, "read"), (Kind::Write, "write")] {
-        let expected = (number(way, "total_ios"), number(way, "io_bytes"));
-        assert!(expected.0 > 100, "{expected:?}");
-        assert_eq!(count(&operations, kind), expected, "{way}");
-    }
+    has_what_fio_did(directory.path(), "libaio", &operations);
     let by_aio = operations.iter().filter(|one| one.interface == Interface::LinuxAio);
     assert_eq!(by_aio.count(), 1024);
     assert!(trace.end.in_flight_max >= 2, "{}", trace.end.in_flight_max);

@@ -136,6 +136,19 @@ fn compare_with_fio(engine: &str, options: &str, method: &str) -> Trace {
     compare_with_fio_in(directory(), engine, options, method)
 }
 
+/// Compares the operations on fio's file with what it says it did, in the file `o`.
+#[track_caller]
+pub(super) fn has_what_fio_did(directory: &Path, engine: &str, operations: &[Operation]) {
+    let text = fs::read_to_string(directory.join("o")).unwrap();
+    let fio: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+    let number = |way: &str, name: &str| fio["jobs"][0][way][name].as_u64().unwrap();
+    for (kind, way) in [(Kind::Read, "read"), (Kind::Write, "write")] {
+        let expected = (number(way, "total_ios"), number(way, "io_bytes"));
+        assert!(expected.0 > 100, "{expected:?}");
+        assert_eq!(count(operations, kind), expected, "{engine} {way}");
+    }
+}
+
 #[track_caller]
 fn compare_with_fio_in(
     directory: tempfile::TempDir,
@@ -149,16 +162,9 @@ fn compare_with_fio_in(
     );
     let output = record(directory.path(), &format!("--method {method}"), &words(&job));
     assert!(output.status.success(), "{engine}: {}", stderr(&output));
-    let text = fs::read_to_string(directory.path().join("o")).unwrap();
-    let fio: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
-    let number = |way: &str, name: &str| fio["jobs"][0][way][name].as_u64().unwrap();
     let trace = Trace::read(&directory.path().join("t"));
     let operations = trace.on(&path);
-    for (kind, way) in [(Kind::Read, "read"), (Kind::Write, "write")] {
-        let expected = (number(way, "total_ios"), number(way, "io_bytes"));
-        assert!(expected.0 > 100, "{expected:?}");
-        assert_eq!(count(&operations, kind), expected, "{engine} {way}");
-    }
+    has_what_fio_did(directory.path(), engine, &operations);
     assert_eq!(trace.end.lost_events, 0, "{engine}");
     assert_eq!(trace.end.reason, Reason::Exited);
     let (reads, _) = count(&operations, Kind::Read);

@@ -10,6 +10,10 @@ use rustix::{
 
 use nix::unistd::Pid;
 
+/// Children and traced threads of this thread only.
+const OWN: WaitOptions =
+    WaitOptions::from_bits_retain((libc::__WALL | libc::__WNOTHREAD).cast_unsigned());
+
 /// Why a thread has stopped, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -43,9 +47,7 @@ pub(super) fn next(stops: &mut Vec<(Pid, Stop)>) -> Result<()> {
 /// Waits until this child stops or ends.
 pub(super) fn of_child(child: Pid) -> Result<Stop> {
     loop {
-        let options =
-            WaitOptions::from_bits_retain((libc::__WALL | libc::__WNOTHREAD).cast_unsigned());
-        match rustix::process::waitpid(rustix::process::Pid::from_raw(child.as_raw()), options) {
+        match rustix::process::waitpid(rustix::process::Pid::from_raw(child.as_raw()), OWN) {
             Ok(Some((_, status))) => return Ok(Stop::of(status.as_raw())),
             Ok(None) | Err(Errno::INTR) => {}
             Err(error) => return Err(error),
@@ -54,9 +56,8 @@ pub(super) fn of_child(child: Pid) -> Result<Stop> {
 }
 
 fn one(more: WaitOptions) -> Result<Option<(Pid, Stop)>> {
-    let own = WaitOptions::from_bits_retain((libc::__WALL | libc::__WNOTHREAD).cast_unsigned());
     loop {
-        match wait(own | more) {
+        match wait(OWN | more) {
             Ok(found) => {
                 let stop = |(pid, status): (rustix::process::Pid, rustix::process::WaitStatus)| {
                     (Pid::from_raw(pid.as_raw_nonzero().get()), Stop::of(status.as_raw()))
