@@ -13,6 +13,7 @@ mod calibration;
 mod clock;
 mod error;
 mod event;
+mod fifo;
 mod perf;
 mod process;
 mod recording;
@@ -36,6 +37,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimi
 
 use self::{
     attached::Attached,
+    fifo::Fifo,
     perf::{Perf, Start},
     recording::{Events, Recording},
     tracee::Stops,
@@ -98,7 +100,7 @@ pub enum Method {
 pub struct Report {
     /// What the trace has.
     pub summary: Summary,
-    /// Its end record.
+    /// Its end record, with the reason if it could not be written.
     pub end: End,
     /// Its header.
     pub header: Header,
@@ -106,8 +108,8 @@ pub struct Report {
     pub status: Option<u8>,
     /// Why tracepoints were not used, if they were wanted.
     pub fallback: Option<String>,
-    /// Why the trace has no end record, if it has none.
-    pub without_end: Option<String>,
+    /// Whether the end record could be written.
+    pub has_end: bool,
 }
 
 /// Records until the target ends, the time is over, or `signal` is not 0 any more.
@@ -144,6 +146,7 @@ fn record_command(
     let failed = || RecordError::Failed("no program to start the command with".to_owned());
     let mut command = calibration::helper_command(&options.helper).ok_or_else(failed)?;
     command.arg(stops.word()).args(words);
+    let fifo = Fifo::open(&options.out, signal)?;
     let mut child = tracer::start(command)?;
     let perf = match stops {
         Stops::Few => {
@@ -152,7 +155,8 @@ fn record_command(
         }
         Stops::All => Ok(None),
     };
-    let begun = perf.and_then(|perf| Recording::begin(options, (child.id(), stops), (perf, 0)));
+    let begun =
+        perf.and_then(|perf| Recording::begin(options, (child.id(), stops), (perf, 0), fifo));
     let mut recording = begun.inspect_err(|_| {
         // The command has not run yet.
         let _ = child.kill();
@@ -184,9 +188,11 @@ fn record_process(
     signal: &AtomicUsize,
 ) -> Result<Report, RecordError> {
     refuse_existing(options)?;
-    let threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
     // Asks for permission before anything is written.
     process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
+    // The process must not wait for a reader.
+    let fifo = Fifo::open(&options.out, signal)?;
+    let threads = process::threads(pid).map_err(|error| error::process(pid, &error))?;
     let children = process::descendants(pid);
     let perf = match options.method {
         Method::Ptrace => Err(None),
@@ -198,12 +204,9 @@ fn record_process(
         (Err(Some(error)), _) => return Err(error),
         (Err(None), _) => (None, Stops::All, None),
     };
-    let mut reader = None;
     let (events, refused) = match perf {
         Some(_) => (Events::Process(handle(pid)?), 0),
         None => {
-            // The process must not wait for the reader of a FIFO.
-            reader = sink::wait_for_reader(&options.out)?;
             let attached = Attached::to(pid, &options.helper, sync_channel(QUEUE_EVENTS))?;
             let refused = attached.refused;
             (Events::Attached(attached), refused)
@@ -213,8 +216,7 @@ fn record_process(
     let began_ns = clock::now_ns();
     let table = process::descriptors(pid).map_err(|error| error::process(pid, &error))?;
     let since_ns = clock::now_ns();
-    let mut recording = Recording::begin(options, (pid, stops), (perf, refused))?;
-    drop(reader);
+    let mut recording = Recording::begin(options, (pid, stops), (perf, refused), fifo)?;
     recording.fallback = fallback;
     recording.begin_with(pid, table, (began_ns, since_ns));
     for child in children {
@@ -255,7 +257,7 @@ fn raise_descriptors() {
 }
 
 fn refuse_existing(options: &Options) -> Result<(), RecordError> {
-    match options.out.symlink_metadata().is_ok() && !sink::is_fifo(&options.out) {
+    match options.out.symlink_metadata().is_ok() && !fifo::is_fifo(&options.out) {
         true => Err(exists(options)),
         false => Ok(()),
     }

@@ -32,7 +32,7 @@ pub(super) fn command(directory: &Path, options: &str) -> Command {
     command
 }
 
-fn record(directory: &Path, options: &str, recorded: &[&str]) -> Output {
+pub(super) fn record(directory: &Path, options: &str, recorded: &[&str]) -> Output {
     command(directory, options).args(["--out", "t", "--"]).args(recorded).output().unwrap()
 }
 
@@ -426,38 +426,6 @@ fn linux_aio_is_replayed_by_linux_aio() {
         // Two blocks of two samples of `recorded` and of `recorded (again)`.
         assert_eq!(count(&replayed, kind), (8 * operations, 8 * bytes), "{kind:?}");
     }
-}
-
-#[test]
-fn a_trace_is_explained_while_it_is_written_to_a_fifo() {
-    let directory = directory();
-    file(directory.path(), "f", 64 << 10);
-    let fifo = directory.path().join("t");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // If nobody writes to the FIFO, it would wait for ever.
-    let mut explain = Command::new("timeout");
-    explain
-        .args(["20", env!("CARGO_BIN_EXE_ringwise"), "lab", "explain", "t"])
-        .current_dir(directory.path())
-        .stdout(Stdio::piped());
-    let explain = explain.spawn().unwrap();
-    let output = record(directory.path(), "", &["dd", "if=f", "of=/dev/null", "bs=4k"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let explained = explain.wait_with_output().unwrap();
-    assert!(explained.status.success());
-    let text = String::from_utf8(explained.stdout).unwrap();
-    assert!(!text.contains("no end record"), "{text}");
-    assert!(text.contains(": dd if=f of=/dev/null bs=4k"), "{text}");
-    // A reader that goes away: the recorder says that the trace could not be written.
-    let mut reader = Command::new("timeout")
-        .args(["20", "head", "-c1", "t"])
-        .current_dir(directory.path())
-        .spawn()
-        .unwrap();
-    let output = record(directory.path(), "", &["sh", "-c", "sleep 1; cat f f f >/dev/null"]);
-    reader.wait().unwrap();
-    assert!(!output.status.success());
-    assert!(stderr(&output).contains("writing t: "), "{}", stderr(&output));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod harness;
 mod lab;
 mod lab_attach;
 mod lab_copy;
+mod lab_fifo;
 mod lab_http;
 mod lab_log;
 mod lab_record;

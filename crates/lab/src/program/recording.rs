@@ -50,9 +50,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<(), LabError> {
     let _ = io::stderr().write_all(text(&report, &options).as_bytes());
     let out = options.out.display();
     if report.end.reason == Reason::WriteFailed {
-        let end = match &report.without_end {
-            Some(error) => format!("it has no end record ({error}), and all before is whole"),
-            None => "it is whole up to there and says so".to_owned(),
+        let end = match report.has_end {
+            true => "it is whole up to there and says so",
+            false => "it has no end record, and what is before is whole",
         };
         return Err(failed(format!("writing {out}: {}; {end}", report.end.detail)));
     }

@@ -162,6 +162,10 @@ impl<W: Write> Writer<W> {
         &self.out
     }
 
+    pub(crate) fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Gives the stream back, without the frame that is being filled.
     pub fn into_inner(self) -> W {
         self.out

@@ -29,6 +29,7 @@ use super::{
     calibration, clock,
     error::{self, RecordError},
     event::{Described, Event, Stamped},
+    fifo::Fifo,
     perf::{Drained, Perf},
     process,
     sink::Sink,
@@ -81,7 +82,7 @@ pub(super) struct Recording<'a> {
     options: &'a Options,
     stops: Stops,
     perf: Option<Perf>,
-    sink: Option<Sink>,
+    sink: Option<Sink<'a>>,
     header: Header,
     began_ns: u64,
     cpu_before_ns: u64,
@@ -101,7 +102,7 @@ struct Waited {
 struct Finished {
     summary: Summary,
     end: End,
-    without_end: Option<String>,
+    has_end: bool,
 }
 
 impl<'a> Recording<'a> {
@@ -114,6 +115,7 @@ impl<'a> Recording<'a> {
         options: &'a Options,
         (pid, stops): (u32, Stops),
         (perf, refused): (Option<Perf>, usize),
+        fifo: Option<Fifo<'a>>,
     ) -> Result<Recording<'a>, RecordError> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let command = match &options.target {
@@ -131,7 +133,8 @@ impl<'a> Recording<'a> {
             is_private: options.is_private,
             blind_spots: blind_spots(options, (perf.as_ref(), refused)),
         };
-        let sink = Sink::create(&options.out, &header).map_err(|error| match error.kind() {
+        let sink = Sink::create(&options.out, fifo, &header);
+        let sink = sink.map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => super::exists(options),
             _ => RecordError::on("writing", &options.out, &error),
         })?;
@@ -201,6 +204,7 @@ impl<'a> Recording<'a> {
             if has_ended {
                 break Reason::Exited;
             } else if pass_on(&events, signal) {
+                self.sink.iter_mut().for_each(Sink::hurry);
                 break Reason::Signal;
             } else if self
                 .options
@@ -222,7 +226,7 @@ impl<'a> Recording<'a> {
             header: self.header,
             status: None,
             fallback: self.fallback,
-            without_end: finished.without_end,
+            has_end: finished.has_end,
         }
     }
 
@@ -340,12 +344,13 @@ impl<'a> Recording<'a> {
         end.added_ns_per_syscall = added.map(|added| added.per_syscall_ns);
         end.added_ns_in_duration = added.and_then(|added| added.in_duration_ns);
         match self.sink.take().map(|sink| sink.finish(end.clone())) {
-            Some(Ok(end)) => Finished { summary, end, without_end: None },
+            Some(Ok(end)) => Finished { summary, end, has_end: true },
             Some(Err(failed)) => {
                 end.reason = Reason::WriteFailed;
-                Finished { summary, end, without_end: Some(error::plain(&failed)) }
+                end.detail = error::plain(&failed);
+                Finished { summary, end, has_end: false }
             }
-            None => Finished { summary, end, without_end: None },
+            None => Finished { summary, end, has_end: true },
         }
     }
 }

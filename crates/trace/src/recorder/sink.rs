@@ -6,31 +6,40 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::FileTypeExt,
     path::Path,
 };
 
-use super::error::RecordError;
+use super::fifo::Fifo;
 use crate::{
     format::{Writer, end_frame},
     model::{End, Header, Reason, Record},
 };
 
+/// What takes the bytes of a trace.
+#[derive(Debug)]
+enum Place<'a> {
+    File(File),
+    Fifo(Fifo<'a>),
+}
+
 /// A file that has only whole writes.
 #[derive(Debug)]
-struct WholeWrites {
-    file: File,
-    is_fifo: bool,
+struct WholeWrites<'a> {
+    place: Place<'a>,
     /// The bytes before the last write, and with it.
     before: u64,
     len: u64,
 }
 
-impl Write for WholeWrites {
+impl Write for WholeWrites<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.file.write(rest) {
+            let written = match &mut self.place {
+                Place::File(file) => file.write(rest),
+                Place::Fifo(fifo) => fifo.write(rest),
+            };
+            match written {
                 Ok(0) => return self.take_back(io::ErrorKind::WriteZero.into()),
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -47,57 +56,43 @@ impl Write for WholeWrites {
     }
 }
 
-impl WholeWrites {
+impl WholeWrites<'_> {
     fn take_back<T>(&mut self, error: io::Error) -> io::Result<T> {
         self.cut(self.len)?;
         Err(error)
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
-        if self.is_fifo {
-            return Ok(());
-        }
-        self.file.set_len(len)?;
-        self.file.seek(SeekFrom::Start(len)).map(drop)
+        let Place::File(file) = &mut self.place else { return Ok(()) };
+        file.set_len(len)?;
+        file.seek(SeekFrom::Start(len)).map(drop)
     }
-}
-
-/// Whether somebody can read the trace while it is written.
-pub(super) fn is_fifo(path: &Path) -> bool {
-    path.metadata().is_ok_and(|about| about.file_type().is_fifo())
-}
-
-/// Waits until somebody reads a FIFO, and keeps it open. None: the path is no FIFO.
-///
-/// # Errors
-///
-/// It cannot be opened.
-pub(super) fn wait_for_reader(path: &Path) -> Result<Option<File>, RecordError> {
-    if !is_fifo(path) {
-        return Ok(None);
-    }
-    let opened = OpenOptions::new().write(true).open(path);
-    opened.map(Some).map_err(|error| RecordError::on("writing", path, &error))
 }
 
 /// Where the records of a recording go.
 #[derive(Debug)]
-pub(super) struct Sink {
-    writer: Writer<WholeWrites>,
+pub(super) struct Sink<'a> {
+    writer: Writer<WholeWrites<'a>>,
     records: u64,
     error: Option<io::Error>,
 }
 
-impl Sink {
-    /// Makes a new file with a header, or waits until somebody reads a FIFO.
+impl<'a> Sink<'a> {
+    /// Begins a trace with its header, in a FIFO or in a new file.
     ///
     /// # Errors
     ///
-    /// The file exists and is no FIFO, or cannot be made or written.
-    pub(super) fn create(path: &Path, header: &Header) -> io::Result<Sink> {
-        let is_fifo = is_fifo(path);
-        let file = OpenOptions::new().write(true).create_new(!is_fifo).open(path)?;
-        let writer = Writer::new(WholeWrites { file, is_fifo, before: 0, len: 0 }, header)?;
+    /// The file exists, or cannot be made or written.
+    pub(super) fn create(
+        path: &Path,
+        fifo: Option<Fifo<'a>>,
+        header: &Header,
+    ) -> io::Result<Sink<'a>> {
+        let place = match fifo {
+            Some(fifo) => Place::Fifo(fifo),
+            None => Place::File(OpenOptions::new().write(true).create_new(true).open(path)?),
+        };
+        let writer = Writer::new(WholeWrites { place, before: 0, len: 0 }, header)?;
         Ok(Sink { writer, records: 0, error: None })
     }
 
@@ -113,6 +108,13 @@ impl Sink {
     pub(super) fn flush(&mut self) {
         if self.error.is_none() {
             self.error = self.writer.flush().err();
+        }
+    }
+
+    /// From now on it does not wait long for the reader of a FIFO.
+    pub(super) fn hurry(&mut self) {
+        if let Place::Fifo(fifo) = &mut self.writer.get_mut().place {
+            fifo.is_ending = true;
         }
     }
 
