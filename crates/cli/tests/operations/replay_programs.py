@@ -1,11 +1,12 @@
 """Records programs and replays them, each in turn, and compares the I/O time of the replay with the program's.
 
-    python3 replay_programs.py target/release/ringwise [ROUNDS [NAME...]]
+    python3 replay_programs.py target/release/ringwise [--dir DIRECTORY] [ROUNDS [NAME...]]
 
-It has the programs of docs/notes/lab/replay.md, on ext4 over a loop device in memory, which takes 4 GB and root. It
-needs fio, sqlite3, tar, ripgrep, nginx with curl, and PostgreSQL with pgbench; those that are not there are left out.
+It has the programs of docs/notes/lab/replay.md, on ext4 over a loop device in memory, which takes 4 GB and root, or in a
+directory of a disk. It needs fio, sqlite3, tar, ripgrep, nginx with curl, and PostgreSQL with pgbench; those that are not there are left out.
 """
 
+import argparse
 import contextlib
 import glob
 import os
@@ -181,13 +182,27 @@ def disk():
             run("umount", "-l", place)
 
 
+@contextlib.contextmanager
+def below(directory):
+    """The same in a directory."""
+    with tempfile.TemporaryDirectory(dir=directory) as made:
+        place = pathlib.Path(made, "place")
+        place.mkdir()
+        os.chmod(made, 0o755)
+        yield place, pathlib.Path(made, "trace")
+
+
 def main():
-    ringwise = pathlib.Path(sys.argv[1]).resolve()
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    names = sys.argv[3:] or list(PROGRAMS)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ringwise", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--dir")
+    parser.add_argument("rounds", type=int, nargs="?", default=5)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_intermixed_args()
+    ringwise, rounds, names = options.ringwise, options.rounds, options.names or list(PROGRAMS)
     there = [name for name in names if shutil.which(PROGRAMS[name][0]) or glob.glob(PROGRAMS[name][0])]
     ratios = {name: [] for name in there}
-    with disk() as (place, trace):
+    with below(options.dir) if options.dir else disk() as (place, trace):
         bench = Bench(ringwise, place, trace)
         for _ in range(rounds):
             for name in there:

@@ -10,6 +10,7 @@
 
 mod done;
 mod engine;
+mod lives;
 mod observer;
 mod pace;
 mod place;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use ringwise::Descriptor;
-
 use super::{
     pace::Pace,
+    place::Place,
     script::{Step, StepKind},
 };
 use crate::sampling::{
@@ -29,7 +28,7 @@ pub(crate) struct Done {
 pub(crate) struct Shared<'a> {
     pub job: &'a Arc<Job>,
     pub window: Window,
-    pub files: &'a [Descriptor],
+    pub place: &'a Place,
     pub pace: Pace,
 }
 

@@ -9,7 +9,7 @@ use std::{
     thread::{self, ScopedJoinHandle},
 };
 
-use ringwise::{AlignedBuf, Descriptor};
+use ringwise::AlignedBuf;
 use rustix::thread::gettid;
 
 use super::{
@@ -82,7 +82,7 @@ impl Engine for Replay {
         if let Way::Tasks(by) = self.way {
             let files = self.place.open();
             let files = files.map_err(|error| Failure::Io(format!("replay: {error}")))?;
-            let prepared = tasks::Prepared::new(by, files)?;
+            let prepared = tasks::Prepared::new(by, files, self.place.clone())?;
             let window = start.ready()?;
             let done = prepared.run(&self.script.threads, (job, window), self.pace)?;
             return Ok(tally(job, &window, done));
@@ -102,7 +102,7 @@ impl Engine for Replay {
                 let crew = Crew {
                     threads,
                     means: self.means(threads),
-                    files: self.place.files(),
+                    place: &self.place,
                     job,
                     pace: self.pace,
                 };
@@ -159,7 +159,7 @@ fn given_up() -> Failure {
 struct Crew<'a> {
     threads: &'a [&'a [Step]],
     means: Means,
-    files: &'a [Descriptor],
+    place: &'a Place,
     job: &'a Arc<Job>,
     pace: Pace,
 }
@@ -171,7 +171,7 @@ impl Crew<'_> {
         ready: &mpsc::Sender<bool>,
         told: &mpsc::Receiver<Window>,
     ) -> Result<Done, Failure> {
-        let Crew { threads, files, job, pace, .. } = *self;
+        let Crew { threads, place, job, pace, .. } = *self;
         let prepared: Result<Prepared<'_>, Failure> = match self.means {
             Means::Calls => Ok(Box::new(|shared| all_by_calls(threads, shared))),
             Means::Ring => self.queued::<Ring>(),
@@ -180,7 +180,7 @@ impl Crew<'_> {
         let _ = ready.send(prepared.is_ok());
         let prepared = prepared?;
         let window = told.recv().map_err(|_| given_up())?;
-        let mut done = prepared(&Shared { job, window, files, pace });
+        let mut done = prepared(&Shared { job, window, place, pace });
         match &mut done {
             Ok(done) => done.thread = u32::try_from(gettid().as_raw_nonzero().get()).ok(),
             Err(_) => job.failed.store(true, Ordering::Relaxed),
@@ -189,7 +189,7 @@ impl Crew<'_> {
     }
 
     fn queued<'a, Q: Queue + 'a>(&'a self) -> Result<Prepared<'a>, Failure> {
-        let queue = queue::Prepared::<Q>::new(self.threads, self.files)?;
+        let queue = queue::Prepared::<Q>::new(self.threads, self.place.files())?;
         Ok(Box::new(move |shared| queue.run(shared)))
     }
 }
@@ -225,13 +225,15 @@ fn all_by_calls(threads: &[&[Step]], shared: &Shared<'_>) -> Result<Done, Failur
 }
 
 fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
-    let Shared { job, window, files, pace } = shared;
+    let Shared { job, window, place, pace } = shared;
+    let files = place.files();
     let longest = steps.iter().map(|step| step.length).max().unwrap_or(0);
     let mut buffer = AlignedBuf::zeroed(longest, BUFFER_ALIGNMENT);
     buffer.fill(0xa5);
     let mut lane = Lane::new(job, *window, 0, 1);
     let (mut io_ns, mut ended_ns, mut calls) = (0, 0, 0);
     for step in steps {
+        place.make_before(step)?;
         compute(*pace, step, job);
         wait_until(pace.due_ns(step, ended_ns), window, job);
         if job.is_stopped() {
@@ -260,16 +262,16 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{fs, time::Duration};
 
     use ringwise_measure::Sources;
-    use ringwise_trace::{Interface, Kind, Operation};
+    use ringwise_trace::{File, FileId, Interface, Kind, Name, Operation};
 
     use super::*;
     use crate::{
         program::{
             replay::script::CacheChoice,
-            traced::tests::{operation, traced},
+            traced::tests::{file, number, operation, traced},
         },
         sampling::{
             job::{Cache, Extent, Timing},
@@ -283,9 +285,18 @@ mod tests {
         (way, pace): (Way, Pace),
         change: impl FnOnce(&mut Script),
     ) -> Result<Sample, Failure> {
-        let parent = crate::testing::directory();
         let mut script = Script::of(&traced(operations), CacheChoice::Recorded, false);
         change(&mut script);
+        sample_of(script, (way, pace), |_| {})
+    }
+
+    /// The same with a script, and looks at the files after it.
+    fn sample_of(
+        script: Script,
+        (way, pace): (Way, Pace),
+        look: impl FnOnce(&Place),
+    ) -> Result<Sample, Failure> {
+        let parent = crate::testing::directory();
         let script = Arc::new(script);
         let place = Arc::new(Place::lay(&script, parent.path(), 1 << 30).unwrap());
         place.prepare().unwrap();
@@ -299,8 +310,10 @@ mod tests {
         };
         let instruments =
             Instruments { sources: Sources::default(), device_number: None, idle: None };
-        let engine = Replay { script, place, way, pace, runs: Arc::default() };
-        sample::take(&engine, &Arc::new(job), timing, &instruments)
+        let engine = Replay { script, place: place.clone(), way, pace, runs: Arc::default() };
+        let sample = sample::take(&engine, &Arc::new(job), timing, &instruments);
+        look(&place);
+        sample
     }
 
     /// Two threads: reads 300 us apart; writes with a sync. One operation is of a ring.
@@ -360,6 +373,39 @@ mod tests {
             assert_eq!(crate::checks::gates::completeness(&sample), None, "{way:?}");
             let io_ns = sample.tally.figures[IO_NS];
             assert!(io_ns > 0.0 && io_ns <= 2.0 * sample.tally.elapsed_ns as f64, "{way:?}");
+        }
+    }
+
+    /// A journal that is made three times and written each time. Its blocks are free when the next one is made.
+    #[test]
+    fn every_way_makes_files_in_place_of_those_before() {
+        for (way, by) in ways() {
+            let write = |id: u32| Operation {
+                file: Some(FileId(number(id))),
+                ..operation(1, Kind::Write, (u64::from(id) * 1_000_000, 1000))
+            };
+            let mut trace = traced(by((1..=3).map(write).collect()));
+            let life = |id: u32| File {
+                name: Name::Path("/journal".into()),
+                made_ns: Some(u64::from(id)),
+                ..file(id, 0)
+            };
+            trace.files = (1..=3).map(life).collect();
+            let script = Script::of(&trace, CacheChoice::Recorded, false);
+            let sample = sample_of(script, (way, Pace::Asap), |place| {
+                let found = fs::read_dir(place.root()).unwrap().map(Result::unwrap);
+                let mut found: Vec<_> =
+                    found.map(|entry| (entry.file_name(), entry.metadata().unwrap())).collect();
+                found.sort_by(|one, other| one.0.cmp(&other.0));
+                let found: Vec<_> = found
+                    .iter()
+                    .map(|(name, about)| (name.to_str().unwrap(), about.len()))
+                    .collect();
+                let (first, second) = (("00000.data", 0), ("00001.data", 0));
+                let last = [("00002.data", 4096), ("00002.name", 4096)];
+                assert_eq!(found, [&[first, second][..], &last].concat(), "{way:?}");
+            });
+            assert_eq!(sample.unwrap().tally.counts.bytes, 3 * 4096, "{way:?}");
         }
     }
 

@@ -127,6 +127,7 @@ mod tests {
         computed_ns: 0,
         recorded_ns: 0,
         interface: ringwise_trace::Interface::Syscall,
+        makes: None,
     };
 
     #[test]

@@ -17,10 +17,11 @@ use rustix::{
     process::{Resource, getrlimit, setrlimit},
 };
 
-use super::script::{Body, Handle, Script};
+use super::script::{Body, Handle, Script, Step};
 use crate::{
     dataset::{DataFile, Directory},
-    error::{LabError, tell_left},
+    error::{LabError, plain, tell_left},
+    sampling::job::Failure,
 };
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -92,6 +93,11 @@ impl Place {
         self.root.join(format!("{body:05}.data"))
     }
 
+    /// The name that a body has while the file is there. All of them have another one, by which they are opened.
+    fn name(&self, body: usize) -> PathBuf {
+        self.root.join(format!("{body:05}.name"))
+    }
+
     /// Makes a file with data where the trace reads or overwrites, and holes elsewhere.
     fn fill(&self, index: usize, path: &Path) -> io::Result<()> {
         let body = &self.bodies[index];
@@ -115,11 +121,68 @@ impl Place {
     ///
     /// A failed call on one of the files.
     pub fn prepare(&self) -> Result<(), LabError> {
+        // Before the syncs, so that none of the replay's has to write this.
+        self.name_all().map_err(|error| LabError::on("preparing", &self.root, &error))?;
         for index in 0..self.bodies.len() {
             let path = self.path(index);
             self.reset(index, &path).map_err(|error| LabError::on("preparing", &path, &error))?;
         }
         Ok(())
+    }
+
+    /// Names the files that are there when the replay begins, of those whose names come or go in it.
+    fn name_all(&self) -> io::Result<()> {
+        let made = |body: &Body| body.made;
+        for (index, body) in self.bodies.iter().enumerate() {
+            let Some(own) = made(body) else { continue };
+            self.forget(index)?;
+            if let Some(before) = own.before.filter(|&before| made(&self.bodies[before]).is_none())
+            {
+                self.forget(before)?;
+                self.give_name(before)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file that the program made before a step, if it did, in place of the one that had its name.
+    ///
+    /// # Errors
+    ///
+    /// What link(2), unlink(2) or ftruncate(2) report.
+    pub fn make_before(&self, step: &Step) -> Result<(), Failure> {
+        let Some(body) = step.makes else { return Ok(()) };
+        self.make(body).map_err(|error| {
+            Failure::Io(format!("replay: making {}: {}", self.name(body).display(), plain(&error)))
+        })
+    }
+
+    fn make(&self, body: usize) -> io::Result<()> {
+        let made = self.bodies[body].made;
+        if let Some(before) = made.and_then(|made| made.before) {
+            self.forget(before)?;
+        }
+        if let Some(freed) = made.filter(|made| made.frees).and_then(|made| made.before) {
+            OpenOptions::new().write(true).open(self.path(freed))?.set_len(0)?;
+        }
+        self.give_name(body)
+    }
+
+    fn give_name(&self, body: usize) -> io::Result<()> {
+        match fs::hard_link(self.path(body), self.name(body)) {
+            // A file system without links.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {
+                Ok(())
+            }
+            linked => linked,
+        }
+    }
+
+    fn forget(&self, body: usize) -> io::Result<()> {
+        match fs::remove_file(self.name(body)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     fn reset(&self, index: usize, path: &Path) -> io::Result<()> {
@@ -219,7 +282,7 @@ mod tests {
 
     use super::*;
     use crate::program::{
-        replay::script::CacheChoice,
+        replay::{lives::Made, script::CacheChoice},
         traced::tests::{operation, traced},
     };
 
@@ -247,6 +310,28 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20, "what it grew by is cut off");
         drop(place);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn names_are_as_they_were_before_each_sample() {
+        use std::os::unix::fs::MetadataExt;
+        let parent = crate::testing::directory();
+        let mut script = script();
+        // A second file that takes the name of the first, which was there before.
+        script
+            .bodies
+            .push(Body { made: Some(Made { before: Some(0), frees: false }), ..Body::default() });
+        let place = Place::lay(&script, parent.path(), 1 << 30).unwrap();
+        let links = || [0, 1].map(|body| fs::metadata(place.path(body)).unwrap().nlink());
+        let step = Step { makes: Some(1), ..script.threads[0][0] };
+        for _ in 0..2 {
+            place.prepare().unwrap();
+            assert_eq!(links(), [2, 1]);
+            place.make_before(&script.threads[0][0]).unwrap();
+            assert_eq!(links(), [2, 1], "nothing is made before this one");
+            place.make_before(&step).unwrap();
+            assert_eq!(links(), [1, 2]);
+        }
     }
 
     #[test]

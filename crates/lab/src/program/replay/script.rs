@@ -13,7 +13,10 @@ use ringwise_trace::{
     File, FileId, FileKind, Interface, Kind, Name, OpenFlags, Operation, Outcome, Source,
 };
 
-use super::ranges::Ranges;
+use super::{
+    lives::{self, Made},
+    ranges::Ranges,
+};
 use crate::program::{
     explain::in_flight::InFlight,
     traced::{Traced, end_ns, is_asynchronous, is_sync},
@@ -64,6 +67,8 @@ pub(crate) struct Body {
     pub cached: Ranges,
     /// Whether the replay writes to it.
     pub is_written: bool,
+    /// How it is made, unless it is there before the replay.
+    pub made: Option<Made>,
 }
 
 /// A body, opened with flags.
@@ -94,6 +99,8 @@ pub(crate) struct Step {
     /// How long it took in the recording, without what recording added.
     pub recorded_ns: u64,
     pub interface: Interface,
+    /// The body that is made before it.
+    pub makes: Option<usize>,
 }
 
 /// What a step does.
@@ -186,6 +193,7 @@ impl Script {
             // It may have computed before the replay begins, or while operations were in flight.
             step.computed_ns = step.computed_ns.min(step.think_ns);
         }
+        lives::mark(&mut builder.script, &builder.bodies);
         builder.script
     }
 
@@ -410,6 +418,7 @@ impl Builder {
                 computed_ns: 0,
                 recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
                 interface: operation.interface,
+                makes: None,
             }
         };
         operations.iter().map(step).collect()

@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     done::{Done, check, words},
     pace::{Pace, compute},
+    place::Place,
     script::{Step, StepKind},
 };
 use crate::{
@@ -53,6 +54,7 @@ pub(crate) enum By {
 pub(crate) struct Prepared {
     runtime: Runtime,
     files: Files,
+    place: Arc<Place>,
     ring: Option<Ring>,
 }
 
@@ -69,22 +71,23 @@ struct Scene {
     window: Window,
     pace: Pace,
     files: Files,
+    place: Arc<Place>,
 }
 
 impl Prepared {
-    pub fn new(by: By, files: Vec<std::fs::File>) -> Result<Prepared, Failure> {
+    pub fn new(by: By, files: Vec<std::fs::File>, place: Arc<Place>) -> Result<Prepared, Failure> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.enable_all().build().map_err(|error| {
             Failure::Unavailable(format!("starting the runtime: {}", crate::error::plain(&error)))
         })?;
         if by == By::Pool {
-            return Ok(Prepared { runtime, files: Files::Pool(files.into()), ring: None });
+            return Ok(Prepared { runtime, files: Files::Pool(files.into()), place, ring: None });
         }
         let context = runtime.enter();
         let ring = Local::builder().build_ring().map_err(unavailable)?;
         drop(context);
         let files = files.into_iter().map(|file| File::from_std(&ring, file)).collect();
-        Ok(Prepared { runtime, files: Files::Ring(files), ring: Some(ring) })
+        Ok(Prepared { runtime, files: Files::Ring(files), place, ring: Some(ring) })
     }
 
     /// Makes all steps.
@@ -94,7 +97,7 @@ impl Prepared {
         (job, window): (&Arc<Job>, Window),
         pace: Pace,
     ) -> Result<Vec<Done>, Failure> {
-        let scene = Scene { job: job.clone(), window, pace, files: self.files };
+        let scene = Scene { job: job.clone(), window, pace, files: self.files, place: self.place };
         let done = self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for steps in threads {
@@ -136,6 +139,7 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
         let ended = match due_ns {
             Some(due_ns) if due_ns <= window.now_ns() => {
                 let step = steps[next];
+                scene.place.make_before(&step)?;
                 let kept = buffers.get_mut(&step.length).and_then(Vec::pop);
                 let buffer = kept.unwrap_or_else(|| {
                     let mut new = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
