@@ -19,6 +19,8 @@ use crate::{
 pub const OFFERED: &str = "offered/s";
 /// The figure of a sample that is its 99th percentile.
 pub const SAMPLE_P99: &str = "sample_p99_ns";
+/// The remark of the row that has the knee.
+pub const KNEE: &str = "the knee";
 
 /// Rows that were measured in one interleaved run, and what they show together.
 pub struct Section {

@@ -24,7 +24,7 @@ use crate::{
     results::{
         gain::Told,
         row::{Measured, Row, RowKind},
-        section::{SAMPLE_P99, Section},
+        section::{KNEE, SAMPLE_P99, Section},
     },
     sampling::{
         job::{Cache, Failure, Job},
@@ -188,7 +188,7 @@ fn conclude(section: &mut Section) {
                 row.measured.remarks.push(what.to_owned());
             }
         };
-        mark(knee.rate_per_s, "the knee");
+        mark(knee.rate_per_s, KNEE);
         mark(highest.rate_per_s, "the highest rate that is kept");
         let text = format!(
             "the knee of {engine} is at {}/s with a p99 of {}; it keeps {} {}/s, with {}",

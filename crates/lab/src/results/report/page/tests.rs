@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::*;
-use crate::testing::{saved_text, section};
+use crate::{
+    results::section::{KNEE, OFFERED, SAMPLE_P99},
+    testing::{saved_text, section},
+};
 
 fn saved(change: impl FnOnce(&mut Value)) -> Saved {
     let mut value: Value = serde_json::from_str(&saved_text()).unwrap();
@@ -49,6 +52,25 @@ fn a_page_says_and_draws_what_was_measured() {
     assert_eq!(reads, 2000, "the latencies over time of two samples");
     let charts = document.descendants().filter(|node| node.attribute("class") == Some("chart"));
     assert_eq!(charts.count(), 4, "throughput, two of latencies, CPU");
+}
+
+#[test]
+fn the_knee_of_an_offered_load_is_in_its_drawing() {
+    let page = text(&[saved(|value| {
+        value["sections"][0]["depth_is"] = OFFERED.into();
+        for row in value["results"].as_array_mut().unwrap() {
+            row[SAMPLE_P99] = 90_000.into();
+            let is_knee = row["engine"] == "uring" && row["depth"] == 32;
+            row["remarks"] = if is_knee { vec![KNEE].into() } else { Value::Array(Vec::new()) };
+        }
+    })]);
+    for part in [
+        "uring (the knee is at 32.00/s) at 32.00: 90.0 µs",
+        "</svg>uring (the knee is at 32.00/s)</li>",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in:\n{page}");
+    }
+    assert_eq!(page.matches("</svg>uring (the knee").count(), 1);
 }
 
 /// Each starting point of a workload has one line, with the deepest ring for what does one thing at a time.

@@ -16,7 +16,7 @@ use crate::results::{
         saved::{Saved, SavedRow},
         table::grouped,
     },
-    section::{OFFERED, SAMPLE_P99},
+    section::{KNEE, OFFERED, SAMPLE_P99},
 };
 
 /// Depths with a chart of latencies: the least, the most, and one between them.
@@ -162,9 +162,18 @@ fn over_depths(rows: &[&SavedRow], depths: &[u64], noun: &str, colors: &Colors) 
     lines(&chart)
 }
 
-/// Where the line turns upwards is the knee.
+/// The knee is where the line turns upwards. The legend says where the rows have it.
 fn over_load(rows: &[&SavedRow], depths: &[u64], colors: &Colors) -> Option<Markup> {
     let p99 = |row: &SavedRow, x| point(x, row.others.get(SAMPLE_P99)?.as_f64(), None);
+    let mut all = series(rows, colors, |row| row.depth, p99);
+    for own in &mut all {
+        let is_knee = |row: &&&SavedRow| {
+            row.engine == own.name && row.remarks.iter().any(|remark| remark == KNEE)
+        };
+        if let Some(row) = rows.iter().find(is_knee) {
+            own.name += &format!(" (the knee is at {}/s)", throughput(row.depth as f64));
+        }
+    }
     let chart = Lines {
         title: "p99 from the intended start, the median over samples, by offered load".to_owned(),
         x_name: OFFERED.to_owned(),
@@ -172,7 +181,7 @@ fn over_load(rows: &[&SavedRow], depths: &[u64], colors: &Colors) -> Option<Mark
         format: latency_text,
         is_log: true,
         is_time: true,
-        series: series(rows, colors, |row| row.depth, p99),
+        series: all,
     };
     lines(&chart)
 }
