@@ -233,7 +233,7 @@ fn by_calls(steps: &[Step], shared: &Shared<'_>) -> Result<Done, Failure> {
     let mut lane = Lane::new(job, *window, 0, 1);
     let (mut io_ns, mut ended_ns, mut calls) = (0, 0, 0);
     for step in steps {
-        place.make_before(step)?;
+        place.ready_for(step)?;
         compute(*pace, step, job);
         wait_until(pace.due_ns(step, ended_ns), window, job);
         if job.is_stopped() {

@@ -128,6 +128,7 @@ mod tests {
         recorded_ns: 0,
         interface: ringwise_trace::Interface::Syscall,
         makes: None,
+        is_first: false,
     };
 
     #[test]

@@ -145,12 +145,17 @@ impl Place {
         Ok(())
     }
 
-    /// Makes the file that the program made before a step, if it did, in place of the one that had its name.
+    /// Does what the program did with a file before a step: it opened it, and perhaps made it in place of the one that
+    /// had its name.
     ///
     /// # Errors
     ///
     /// What link(2), unlink(2) or ftruncate(2) report.
-    pub fn make_before(&self, step: &Step) -> Result<(), Failure> {
+    pub fn ready_for(&self, step: &Step) -> Result<(), Failure> {
+        if step.is_first {
+            // After an open(2), what the kernel knows of the file is in the processor's caches.
+            let _ = rustix::fs::fstat(&self.files[step.handle]);
+        }
         let Some(body) = step.makes else { return Ok(()) };
         self.make(body).map_err(|error| {
             Failure::Io(format!("replay: making {}: {}", self.name(body).display(), plain(&error)))
@@ -327,9 +332,9 @@ mod tests {
         for _ in 0..2 {
             place.prepare().unwrap();
             assert_eq!(links(), [2, 1]);
-            place.make_before(&script.threads[0][0]).unwrap();
+            place.ready_for(&script.threads[0][0]).unwrap();
             assert_eq!(links(), [2, 1], "nothing is made before this one");
-            place.make_before(&step).unwrap();
+            place.ready_for(&step).unwrap();
             assert_eq!(links(), [1, 2]);
         }
     }

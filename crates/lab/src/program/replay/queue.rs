@@ -222,7 +222,7 @@ impl<Q: Queue> Driver<'_, '_, Q> {
             self.flights.push(None);
             self.flights.len() - 1
         });
-        self.shared.place.make_before(&step)?;
+        self.shared.place.ready_for(&step)?;
         let track = &mut self.tracks[index];
         let began_ns = self.shared.pace.begin(&step, &mut track.lane);
         let buffers = &mut self.buffers;

@@ -101,6 +101,8 @@ pub(crate) struct Step {
     pub interface: Interface,
     /// The body that is made before it.
     pub makes: Option<usize>,
+    /// Whether it is the first one with its handle, which the program has just opened.
+    pub is_first: bool,
 }
 
 /// What a step does.
@@ -193,8 +195,20 @@ impl Script {
             // It may have computed before the replay begins, or while operations were in flight.
             step.computed_ns = step.computed_ns.min(step.think_ns);
         }
+        builder.script.mark_first();
         lives::mark(&mut builder.script, &builder.bodies);
         builder.script
+    }
+
+    fn mark_first(&mut self) {
+        let mut first: Vec<Option<(u64, &mut bool)>> = self.handles.iter().map(|_| None).collect();
+        for step in self.threads.iter_mut().flatten() {
+            let own = &mut first[step.handle];
+            if own.as_ref().is_none_or(|(begin_ns, _)| step.begin_ns < *begin_ns) {
+                *own = Some((step.begin_ns, &mut step.is_first));
+            }
+        }
+        first.into_iter().flatten().for_each(|(_, is_first)| *is_first = true);
     }
 
     /// How many steps there are.
@@ -419,6 +433,7 @@ impl Builder {
                 recorded_ns: operation.duration_ns.saturating_sub(added_ns(operation)),
                 interface: operation.interface,
                 makes: None,
+                is_first: false,
             }
         };
         operations.iter().map(step).collect()
@@ -568,6 +583,19 @@ mod tests {
         let script = Script::of(&trace, CacheChoice::Recorded, false);
         let lengths = |body: &Body| (body.bytes, body.bytes_max);
         assert_eq!(script.bodies.iter().map(lengths).collect::<Vec<_>>(), [(0, 4096); 2]);
+    }
+
+    #[test]
+    fn the_first_step_of_each_handle_is_marked_over_all_threads() {
+        let read = |thread, begin| operation(thread, Kind::Read, (begin, 1));
+        let other = Operation { file: Some(FileId(number(2))), ..read(2, 5) };
+        let mut trace = traced(vec![read(1, 20), read(1, 30), other, read(2, 10)]);
+        trace.files = vec![file(1, 4096), file(2, 4096)];
+        trace.operations.sort_by_key(|own| own.begin_ns);
+        let script = Script::of(&trace, CacheChoice::Recorded, false);
+        let of = |thread: usize| script.threads[thread].iter().map(|step| step.is_first);
+        assert_eq!(of(0).collect::<Vec<_>>(), [false, false]);
+        assert_eq!(of(1).collect::<Vec<_>>(), [true, true]);
     }
 
     #[test]

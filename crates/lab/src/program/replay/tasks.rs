@@ -139,7 +139,7 @@ async fn all_steps(steps: Arc<[Step]>, scene: &Scene) -> Result<Done, Failure> {
         let ended = match due_ns {
             Some(due_ns) if due_ns <= window.now_ns() => {
                 let step = steps[next];
-                scene.place.make_before(&step)?;
+                scene.place.ready_for(&step)?;
                 let kept = buffers.get_mut(&step.length).and_then(Vec::pop);
                 let buffer = kept.unwrap_or_else(|| {
                     let mut new = AlignedBuf::zeroed(step.length, BUFFER_ALIGNMENT);
