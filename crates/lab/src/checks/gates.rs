@@ -238,8 +238,8 @@ pub fn steadiness(measured: &Measured) -> Option<String> {
     let drift = measured.drift().filter(|_| measured.elapsed_ns >= STEADY_TIME_NS_MIN)?;
     (drift.change.abs() > UNSTEADY_MIN).then(|| {
         format!(
-            "not steady: throughput moved by {:+.0} % over the measured time; use a longer \
-             --duration",
+            "not steady: throughput moved by {:+.0} % of its median over the measured time; use a \
+             longer --duration",
             drift.change * 100.0
         )
     })

@@ -20,12 +20,14 @@ pub(crate) struct Made {
     pub frees: bool,
 }
 
-/// Who uses a body, and which step is the first to.
+/// Who uses a body, and which steps are the first and the last to.
 #[derive(Default)]
 struct Use {
     threads: BTreeSet<usize>,
     /// When it begins, and where it is: its thread, and its number there.
     first: Option<(u64, usize, usize)>,
+    /// The same.
+    last: Option<(u64, usize, usize)>,
 }
 
 /// Marks the bodies of files that were made, and the steps before which they are. `bodies` are known by their names and
@@ -60,18 +62,27 @@ fn uses(script: &Script) -> Vec<Use> {
             own.threads.insert(thread);
             let this = (step.begin_ns, thread, number);
             own.first = Some(own.first.map_or(this, |first| first.min(this)));
+            own.last = own.last.max(Some(this));
         }
     }
     uses
 }
 
 fn made(script: &Script, uses: &[Use], before: Option<usize>, body: usize) -> Made {
-    // Threads are in no order between each other, and what a file had when the replay begins is needed again.
     let frees = before.is_some_and(|before| {
-        let threads = &uses[before].threads;
-        script.bodies[before].bytes == 0 && threads.len() == 1 && *threads == uses[body].threads
+        // What a file had when the replay begins is needed again.
+        script.bodies[before].bytes == 0 && has_ended(script, &uses[before], &uses[body])
     });
     Made { before, frees }
+}
+
+/// Whether nobody uses a body any more when another one begins. Threads are in no order between each other.
+fn has_ended(script: &Script, body: &Use, next: &Use) -> bool {
+    let (Some((_, _, last)), Some((_, thread, first))) = (body.last, next.first) else {
+        return false;
+    };
+    let all_before_have_ended = script.threads[thread][first].after >= first;
+    body.threads == BTreeSet::from([thread]) && last < first && all_before_have_ended
 }
 
 #[cfg(test)]
@@ -84,26 +95,25 @@ mod tests {
         traced::tests::{file, number, operation, traced},
     };
 
-    /// A file of these lives, each written once by its thread.
-    fn script(lives: &[(Option<u64>, u32)]) -> Script {
-        let lives: Vec<_> = (1..).zip(lives).collect();
-        let write = |&(id, &(_, thread)): &(u64, &(Option<u64>, u32))| Operation {
-            file: Some(FileId(number(id as u32))),
-            ..operation(thread, Kind::Write, (id * 10, 1))
+    /// A file of these lives, of which threads write one after the other, by their numbers.
+    fn script(lives: &[Option<u64>], writes: &[(u32, u32)]) -> Script {
+        let write = |(at, &(life, thread)): (u64, &(u32, u32))| Operation {
+            file: Some(FileId(number(life))),
+            ..operation(thread, Kind::Write, (at * 10, 1))
         };
-        let mut trace = traced(lives.iter().map(write).collect());
-        let life = |&(id, &(made_ns, _)): &(u64, &(Option<u64>, u32))| File {
+        let mut trace = traced((1..).zip(writes).map(write).collect());
+        let life = |(id, &made_ns): (u32, &Option<u64>)| File {
             name: Name::Path("/journal".into()),
             made_ns,
-            ..file(id as u32, 0)
+            ..file(id, 0)
         };
-        trace.files = lives.iter().map(life).collect();
+        trace.files = (1..).zip(lives).map(life).collect();
         Script::of(&trace, CacheChoice::Recorded, false)
     }
 
     #[test]
     fn each_life_of_a_file_ends_with_the_next() {
-        let script = script(&[(None, 1), (Some(15), 1), (Some(25), 1)]);
+        let script = script(&[None, Some(15), Some(25)], &[(1, 1), (2, 1), (3, 1)]);
         let made: Vec<_> = script.bodies.iter().map(|body| body.made).collect();
         let of = |before, frees| Some(Made { before: Some(before), frees });
         assert_eq!(made, [None, of(0, true), of(1, true)]);
@@ -112,11 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_may_still_use_keeps_its_blocks() {
-        let script = script(&[(Some(5), 1), (Some(15), 2)]);
-        let made: Vec<_> = script.bodies.iter().map(|body| body.made).collect();
-        let of = |before| Some(Made { before, frees: false });
-        assert_eq!(made, [of(None), of(Some(0))]);
-        assert_eq!(script.threads[1][0].makes, Some(1));
+    fn what_may_still_be_used_keeps_its_blocks() {
+        let made = |writes: &[(u32, u32)]| {
+            let script = script(&[Some(5), Some(15)], writes);
+            script.bodies.iter().map(|body| body.made).collect::<Vec<_>>()
+        };
+        let of = |before, frees| Some(Made { before, frees });
+        assert_eq!(made(&[(1, 1), (2, 1)]), [of(None, false), of(Some(0), true)]);
+        let kept = [of(None, false), of(Some(0), false)];
+        assert_eq!(made(&[(1, 1), (2, 2)]), kept, "by another thread");
+        assert_eq!(made(&[(1, 1), (2, 1), (1, 1)]), kept, "open without a name");
     }
 }

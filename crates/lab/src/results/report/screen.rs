@@ -57,6 +57,10 @@ pub fn said(run: &Saved) -> Vec<Said> {
     answers.chain(left_out).collect()
 }
 
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
 /// What limits the results of this machine, a line for each: results that are excluded, comparisons
 /// that say nothing, and what cannot be measured here.
 pub fn limits(run: &Saved) -> Vec<String> {
@@ -66,17 +70,21 @@ pub fn limits(run: &Saved) -> Vec<String> {
     let mut limits = Vec::new();
     if let Some((reason, count)) = most_frequent(&reasons) {
         let (excluded, all) = (reasons.len(), run.results.len() - not_here.len());
-        limits.push(format!(
-            "{excluded} of {all} results are excluded, {count} for this reason: {reason}"
-        ));
+        let share = match count == excluded {
+            true => String::new(),
+            false => format!(", {count} for this reason"),
+        };
+        let verb = is_or_are(excluded);
+        limits.push(format!("{excluded} of {all} results {verb} excluded{share}: {reason}"));
     }
     let asked = |gain: &&Gain| gain.column != Column::Best && gain.finding != Told::Excluded;
     let compared: Vec<&Gain> = run.gains.iter().map(|own| &own.gain).filter(asked).collect();
     let unclear = compared.iter().filter(|gain| gain.finding == Told::Inconclusive).count();
     if unclear > 0 {
         limits.push(format!(
-            "{unclear} of {} comparisons are inconclusive: a quiet machine or --repeats helps",
-            compared.len()
+            "{unclear} of {} comparisons {} inconclusive: a quiet machine or --repeats helps",
+            compared.len(),
+            is_or_are(unclear)
         ));
     }
     let missing = run.not_measurable();
@@ -217,7 +225,7 @@ report: r.html
         let valid = run.results.iter_mut().filter(|row| row.void.is_none());
         for (row, change) in valid.zip(["-62", "+58"]) {
             row.void = Some(format!(
-                "not steady: throughput moved by {change} % over the measured time; use a longer --duration"
+                "not steady: throughput moved by {change} % of its median over the measured time; use a longer --duration"
             ));
         }
         let lines = lines_of(&run, &[]);
@@ -226,8 +234,8 @@ report: r.html
         assert_eq!(
             lines[at..at + 2],
             [
-                "2 of 5 results are excluded, 2 for this reason: not steady: throughput moved by",
-                "  -62 % over the measured time; use a longer --duration",
+                "2 of 5 results are excluded: not steady: throughput moved by -62 % of its median",
+                "  over the measured time; use a longer --duration",
             ]
         );
     }
