@@ -3,7 +3,8 @@
     python3 replay_programs.py target/release/ringwise [--dir DIRECTORY] [ROUNDS [NAME...]]
 
 It has the programs of docs/notes/lab/replay.md, on ext4 over a loop device in memory, which takes 4 GB and root, or in a
-directory of a disk. It needs fio, sqlite3, tar, ripgrep, nginx with curl, and PostgreSQL with pgbench; those that are not there are left out.
+directory of a disk. It needs fio, sqlite3, tar, ripgrep, nginx with curl, and PostgreSQL with pgbench; those that are
+not there are left out.
 """
 
 import argparse

@@ -17,7 +17,10 @@ use rustix::{
     process::{Resource, getrlimit, setrlimit},
 };
 
-use super::script::{Body, Handle, Script, Step};
+use super::{
+    lives::Made,
+    script::{Body, Handle, Script, Step},
+};
 use crate::{
     dataset::{DataFile, Directory},
     error::{LabError, plain, tell_left},
@@ -163,12 +166,11 @@ impl Place {
     }
 
     fn make(&self, body: usize) -> io::Result<()> {
-        let made = self.bodies[body].made;
-        if let Some(before) = made.and_then(|made| made.before) {
+        if let Some(Made { before: Some(before), frees }) = self.bodies[body].made {
             self.forget(before)?;
-        }
-        if let Some(freed) = made.filter(|made| made.frees).and_then(|made| made.before) {
-            OpenOptions::new().write(true).open(self.path(freed))?.set_len(0)?;
+            if frees {
+                OpenOptions::new().write(true).open(self.path(before))?.set_len(0)?;
+            }
         }
         self.give_name(body)
     }
@@ -287,7 +289,7 @@ mod tests {
 
     use super::*;
     use crate::program::{
-        replay::{lives::Made, script::CacheChoice},
+        replay::script::CacheChoice,
         traced::tests::{operation, traced},
     };
 
