@@ -527,7 +527,7 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
         "--length",
         "64",
     ]);
-    arguments.extend(["--duration", "400ms", "--repeats", "2", "--json", "e.json"]);
+    arguments.extend(["--duration", "150ms", "--repeats", "2", "--json", "e.json"]);
     // No node is found here.
     let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

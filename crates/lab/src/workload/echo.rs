@@ -14,13 +14,7 @@ use ringwise_load::{
     LoadError,
     echo::{self, Moment},
 };
-use ringwise_measure::{
-    Sources,
-    counters::Counters,
-    cpu::{KernelThreads, SystemCpu},
-    quantity::size_text,
-    statistics::MINIMUM_DIFFERENCE,
-};
+use ringwise_measure::{Sources, quantity::size_text, statistics::MINIMUM_DIFFERENCE};
 
 pub(crate) use self::builtin::serve;
 use self::plan::{EchoPlan, EchoServer, Spin};
@@ -39,7 +33,7 @@ use crate::{
     sampling::{
         job::{Extent, Failure, Job, Start, Timing},
         lane::Counts,
-        sample::{Counted, KernelShares},
+        sample::Counted,
     },
     workload::{
         form::{
@@ -49,7 +43,8 @@ use crate::{
         },
         under_load::{
             derived_rate::DerivedRate,
-            server::{self, Processors, Server},
+            server::{Processors, Server},
+            watch::Watch,
         },
     },
 };
@@ -148,15 +143,11 @@ impl Engine for Served {
         let server = self.start(job.depth)?;
         // The generator keeps its own time, which begins when its connections are open.
         start.ready()?;
-        let (sources, mut edges) = (Sources::default(), Vec::with_capacity(2));
-        let outcome = self.load(job, &server, &mut |_| {
-            edges.push(SystemCpu::read_processor(&sources, self.processors.server));
-        })?;
-        let used = outcome.totals.server.as_ref().map(|server| &server.used);
-        Ok(Tally {
+        let sources = Sources::default();
+        let mut watch = Watch::new(&sources, &server, self.processors);
+        let outcome = self.load(job, &server, &mut |_| watch.look())?;
+        Ok(watch.charged(Tally {
             elapsed_ns: outcome.totals.elapsed_ns,
-            foreign_cpu_ns: Some(used.and_then(|used| used.cpu_ns.known().copied()).unwrap_or(0)),
-            foreign_split: used.and_then(|used| server::split(used, &edges)),
             client_bound: outcome.totals.client.is_bound(),
             counts: Counts {
                 operations: outcome.totals.operations,
@@ -167,7 +158,7 @@ impl Engine for Served {
             },
             latency: outcome.totals.latency,
             ..Tally::default()
-        })
+        }))
     }
 }
 
@@ -214,23 +205,9 @@ impl under_load::Served for Served {
     fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure> {
         let server = self.start(job.depth)?;
         let sources = &context.instruments.sources;
-        let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));
-        let mut kernel = Vec::with_capacity(2);
-        let outcome = self.load(job, &server, &mut |moment| {
-            kernel.push(KernelThreads::read(sources));
-            if let Some(counters) = &mut counters {
-                match moment {
-                    Moment::Start => counters.start(),
-                    Moment::End => counters.stop(),
-                }
-            }
-        })?;
-        let totals = &outcome.totals;
-        let used = totals.server.as_ref().map(|server| &server.used);
-        Ok(Counted {
-            shares: used.and_then(|used| KernelShares::of_server(used, &server::between(&kernel))),
-            ..Counted::of(counters, totals.operations, "the server's process is not known")
-        })
+        let mut watch = Watch::new(sources, &server, self.processors).counting();
+        let totals = self.load(job, &server, &mut |_| watch.look())?.totals;
+        Ok(watch.counted(totals.operations, totals.elapsed_ns))
     }
 }
 

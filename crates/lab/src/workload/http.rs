@@ -21,12 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ringwise_measure::{
-    Fact, Sources,
-    counters::Counters,
-    cpu::{ForeignProcess, ForeignUse, KernelThreads, SystemCpu},
-    quantity::size_text,
-};
+use ringwise_measure::{Sources, quantity::size_text};
 use serde_json::json;
 
 pub(crate) use self::server::{is_meant, serve};
@@ -51,7 +46,7 @@ use crate::{
     },
     sampling::{
         job::{Cache, Failure, Job, Start, Timing, Until, Window},
-        sample::{Counted, KernelShares},
+        sample::Counted,
     },
     workload::{
         form::{
@@ -59,8 +54,9 @@ use crate::{
             cost::Samples,
             facts::{Facts, Question, Target, start},
         },
-        under_load::server::{
-            Announced, Processors, Server, own, {self as process},
+        under_load::{
+            server::{Announced, Processors, Server, own},
+            watch::Watch,
         },
     },
 };
@@ -144,59 +140,13 @@ struct Served {
     directory: PathBuf,
 }
 
-/// What a server and its processor have used at an edge of the measured time.
-struct Look {
-    at: Instant,
-    process: Option<ForeignProcess>,
-    processor: Fact<SystemCpu>,
-}
-
-impl Look {
-    fn take(sources: &Sources, server: &Server, processor: usize) -> Look {
-        Look {
-            at: Instant::now(),
-            process: server.pid.map(|pid| ForeignProcess::read(sources, pid)),
-            processor: SystemCpu::read_processor(sources, processor),
-        }
-    }
-}
-
 impl Engine for Served {
     fn run(&self, job: &Arc<Job>, start: Start) -> Result<Tally, Failure> {
-        let (server, sources) = (self.start()?, Sources::default());
-        let (mut looks, mut start) = (Vec::with_capacity(2), Some(start));
-        let tally = self.load(
-            job,
-            server,
-            &mut || start.take().expect("a sample begins once").ready(),
-            &mut |server| looks.push(Look::take(&sources, server, self.processors.server)),
-        )?;
-        Ok(charged(tally, &looks))
-    }
-}
-
-/// The tally with the CPU time that the server used between two looks at it.
-fn charged(tally: Tally, looks: &[Look]) -> Tally {
-    let used = used(looks);
-    // The looks are as far off the edges as the thread that looked was late.
-    let looked_ns = match looks {
-        [first, last] => last.at.duration_since(first.at).as_nanos().max(1) as f64,
-        _ => 1.0,
-    };
-    let scale = tally.elapsed_ns as f64 / looked_ns;
-    let cpu_ns = used.cpu_ns.known().map_or(0.0, |&ns| ns as f64 * scale);
-    let processor: Vec<Fact<SystemCpu>> = looks.iter().map(|look| look.processor.clone()).collect();
-    Tally {
-        foreign_cpu_ns: Some(cpu_ns as u64),
-        foreign_split: process::split(&used, &processor),
-        ..tally
-    }
-}
-
-fn used(looks: &[Look]) -> ForeignUse {
-    match looks {
-        [Look { process: Some(first), .. }, Look { process: Some(last), .. }] => last.since(first),
-        _ => ForeignUse::unknown("its process is not known"),
+        let (server, sources, mut start) = (self.start()?, Sources::default(), Some(start));
+        let mut watch = Watch::new(&sources, &server, self.processors);
+        let begin = &mut || start.take().expect("a sample begins once").ready();
+        let tally = self.load(job, server, begin, &mut || watch.look())?;
+        Ok(watch.charged(tally))
     }
 }
 
@@ -214,7 +164,7 @@ impl Served {
         job: &Arc<Job>,
         server: Server,
         begin: &mut (dyn FnMut() -> Result<Window, Failure> + Send),
-        at: &mut dyn FnMut(&Server),
+        at: &mut dyn FnMut(),
     ) -> Result<Tally, Failure> {
         let load = Load { address: server.address, job, processor: self.processors.load };
         let (tell, told) = mpsc::channel();
@@ -231,7 +181,7 @@ impl Served {
                 for edge in edges(&window) {
                     // Nothing more is sent: it waits for the edge, or for the client's end.
                     let _ = told.recv_timeout(edge.saturating_duration_since(Instant::now()));
-                    at(&server);
+                    at();
                 }
             }
             client.join()
@@ -264,27 +214,10 @@ impl under_load::Served for Served {
     fn count(&self, job: &Arc<Job>, context: &Context<'_>) -> Result<Counted, Failure> {
         let server = self.start()?;
         let sources = &context.instruments.sources;
-        let mut counters = server.pid.map(|pid| Counters::open_for(sources, pid, &Counted::EVENTS));
-        let (mut looks, mut kernel) = (Vec::with_capacity(2), Vec::with_capacity(2));
-        let tally = self.load(
-            job,
-            server,
-            &mut || Ok(Window::beginning_now(self.timing)),
-            &mut |server| {
-                if let Some(counters) = counters.as_mut().filter(|_| !looks.is_empty()) {
-                    counters.stop();
-                }
-                kernel.push(KernelThreads::read(sources));
-                looks.push(Look::take(sources, server, self.processors.server));
-                if let Some(counters) = counters.as_mut().filter(|_| looks.len() == 1) {
-                    counters.start();
-                }
-            },
-        )?;
-        Ok(Counted {
-            shares: KernelShares::of_server(&used(&looks), &process::between(&kernel)),
-            ..Counted::of(counters, tally.counts.operations, "the server's process is not known")
-        })
+        let mut watch = Watch::new(sources, &server, self.processors).counting();
+        let begin = &mut || Ok(Window::beginning_now(self.timing));
+        let tally = self.load(job, server, begin, &mut || watch.look())?;
+        Ok(watch.counted(tally.counts.operations, tally.elapsed_ns))
     }
 }
 

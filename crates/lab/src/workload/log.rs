@@ -57,10 +57,7 @@ use crate::{
             cost::Samples,
             facts::{Facts, Question, Target, start},
         },
-        under_load::{
-            derived_rate::DerivedRate,
-            server::{self, Processors},
-        },
+        under_load::{derived_rate::DerivedRate, server::Processors, watch},
     },
 };
 
@@ -257,7 +254,7 @@ impl Engine for Served {
             elapsed_ns,
             client_bound: outcome.totals.client.is_bound(),
             foreign_cpu_ns: Some(used.cpu_ns.known().copied().unwrap_or(0)),
-            foreign_split: server::split(&used, &processor),
+            foreign_split: watch::split(&used, &processor),
             counts: Counts {
                 operations: lines,
                 bytes: lines * job.block_bytes as u64,
@@ -382,7 +379,7 @@ impl under_load::Served for Served {
         let shown = self.load(job, Some(&Counted::EVENTS))?;
         let Shown { outcome, used, kernel, events, .. } = shown;
         Ok(Counted {
-            shares: KernelShares::of_server(&used, &server::between(&kernel)),
+            shares: KernelShares::of_server(&used, &watch::between(&kernel)),
             ..Counted::of(events, outcome.totals.received, "the daemon's process is not known")
         })
     }

@@ -5,6 +5,7 @@
 
 pub(super) mod derived_rate;
 pub(super) mod server;
+pub(super) mod watch;
 
 use std::sync::{Arc, atomic::Ordering};
 

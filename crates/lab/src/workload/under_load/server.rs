@@ -11,15 +11,12 @@ use std::{
 };
 
 use ringwise_measure::{
-    Fact, Sources,
-    cpu::{
-        ForeignProcess, ForeignUse, KernelThreads, SystemCpu, allowed_cpus, listening_process,
-        pin_current_thread,
-    },
+    Sources,
+    cpu::{ForeignProcess, allowed_cpus, listening_process, pin_current_thread},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{engine::ForeignSplit, error::plain, sampling::job::Failure};
+use crate::{error::plain, sampling::job::Failure};
 
 /// How long a server may take to say where it listens.
 const START_TIME: Duration = Duration::from_secs(10);
@@ -29,22 +26,6 @@ const END_TIME: Duration = Duration::from_secs(3);
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 /// What a server prints before its address.
 const LISTENING: &str = "listening on ";
-
-/// CPU time of a server told apart, with the interrupts of its processor between two edges.
-pub(crate) fn split(used: &ForeignUse, edges: &[Fact<SystemCpu>]) -> Option<ForeignSplit> {
-    let process = used.split.known().copied()?;
-    let [before, after] = edges else { return None };
-    let interrupts = after.zip(before).map(|(after, before)| after.since(before).interrupt_ns());
-    Some(ForeignSplit { process, interrupt_ns: interrupts.known().copied().unwrap_or(0) })
-}
-
-/// What the kernel's own threads took between two looks at them.
-pub(crate) fn between(looks: &[Fact<KernelThreads>]) -> Fact<u64> {
-    match looks {
-        [before, after] => after.zip(before).map(|(after, before)| after.since_ns(before)),
-        _ => Fact::Unknown("the kernel's threads were not looked at".to_owned()),
-    }
-}
 
 /// Which processors the two sides have.
 #[derive(Clone, Copy, Debug)]
