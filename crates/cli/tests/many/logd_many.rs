@@ -156,8 +156,12 @@ fn the_budget_holds_without_space(engine: &str, daemon: &mut Daemon, stored: &Pa
     wait_until("all to be taken", || open(&page) == 0);
     let mut cat = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     let output = cat.args(["logd", "cat"]).arg(stored).output().unwrap();
-    let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
-    assert_eq!(found, lines, "{engine}: all that was sent is stored");
+    let is_all = output.stdout == line.repeat(lines).as_bytes();
+    assert!(
+        is_all,
+        "{engine}: {} bytes of {lines} lines that were sent are stored",
+        output.stdout.len()
+    );
 }
 
 /// Why there is no space: a configuration file that asks for more than there is, or a file that takes it all.

@@ -87,7 +87,7 @@ fn ends_of(block: &[u8; BLOCK_BYTES]) -> u64 {
 
 #[inline(always)]
 fn ends_of_vector(bytes: &[u8; VECTOR_BYTES]) -> u16 {
-    let vector = i8x16::new(bytes.map(|byte| byte as i8));
+    let vector: i8x16 = bytemuck::cast(*bytes);
     let quotes = vector.cmp_eq(i8x16::splat(b'"' as i8));
     let backslashes = vector.cmp_eq(i8x16::splat(b'\\' as i8));
     // As signed numbers, bytes beyond ASCII are less than a space too.
