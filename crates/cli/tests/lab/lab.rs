@@ -249,7 +249,7 @@ fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
         "--depth",
         "1,2",
         "--duration",
-        "120ms",
+        "60ms",
         "--repeats",
         "2",
         "--json",
@@ -1110,6 +1110,7 @@ fn a_signal_takes_the_memory_group_away() {
 fn a_reader_that_goes_away_ends_it_quietly() {
     let directory = directory();
     let mut arguments = vec!["read", VERBOSE, "--profile", "buffered", "--json", "r.json"];
+    arguments.extend(["--engines", "sync,uring"]);
     arguments.extend(SMALL);
     let mut child = lab(directory.path(), &arguments)
         .stdout(Stdio::piped())
