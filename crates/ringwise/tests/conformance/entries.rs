@@ -43,7 +43,8 @@ type Make = fn(&mut Scene, Option<&mut Local>) -> Option<Operation>;
 
 impl Scene {
     fn new(way: Loop) -> Scene {
-        let mut local = way.build();
+        // Of another loop, so it names nothing in this one, whichever way that is.
+        let mut local = Loop::Classic.build();
         let ticket = local.push(Operation::nop(), 0).unwrap();
         local.submit_and_wait(1).unwrap();
         while local.next_completion().is_some() {}
