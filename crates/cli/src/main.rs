@@ -95,7 +95,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the arguments of `cp`, if it was called: by `ringwise cp` or by a file named `cp`.
+/// Returns the arguments of `cp`, if it was called: by `ringwise cp` or by a file named `cp`. `ringwise help cp` asks
+/// for its help.
 ///
 /// clap never sees them, since it would change the meaning of `--` and of what follows it.
 fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
@@ -103,7 +104,12 @@ fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString
     if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
         return Some(typed.collect());
     }
-    (typed.next()? == "cp").then(|| typed.collect())
+    let (tool, rest) = (typed.next()?, typed.collect::<Vec<_>>());
+    match tool.to_str()? {
+        "cp" => Some(rest),
+        "help" if rest == ["cp"] => Some(vec!["--help".into()]),
+        _ => None,
+    }
 }
 
 fn run(tool: Tool) -> ExitCode {
@@ -164,6 +170,7 @@ mod tests {
         let words = |typed: &[&str]| words_of_cp(typed.iter().map(OsString::from));
         assert_eq!(words(&["/bin/cp", "-a", "--", "x"]).unwrap(), ["-a", "--", "x"]);
         assert_eq!(words(&["ringwise", "cp", "--"]).unwrap(), ["--"]);
+        assert_eq!(words(&["ringwise", "help", "cp"]).unwrap(), ["--help"]);
         assert_eq!(words(&["ringwise", "lab", "cp"]), None);
         assert_eq!(words(&["ringwise"]), None);
     }

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`fact`] (values that may be unknown), then the instruments ([`histogram`], [`statistics`], [`cpu`],
 //! [`counters`], [`process`], [`reclaim`]), then the facts ([`device`], [`filesystem`], [`cgroup`], [`environment`],
-//! [`measurable`]), then [`quantity`].
+//! [`measurable`]), then [`quantity`] and [`words`].
 //!
 //! Invariant: if a source cannot be read, its fact becomes a [`Fact::Unknown`] with the reason. The other facts are
 //! still read.
@@ -25,6 +25,7 @@ pub mod process;
 pub mod quantity;
 pub mod reclaim;
 pub mod statistics;
+pub mod words;
 
 pub use fact::{Fact, Sources, plain};
 pub use histogram::{Latency, Percentiles};

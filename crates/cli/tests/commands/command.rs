@@ -73,6 +73,36 @@ fn a_mistake_is_one_line_and_status_2() {
 }
 
 #[test]
+fn a_word_that_is_no_text_is_a_mistake_like_others() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let word = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    for tool in [&[][..], &["doctor", "--jsn"], &["lab"], &["logd"], &["load"], &["echo"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+        let output = command.args(tool).arg(word).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{tool:?}: {text}");
+        assert!(text.starts_with("ringwise: ") && text.lines().count() == 1, "{tool:?}: {text}");
+    }
+}
+
+#[test]
+fn a_help_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    let output = command.args(["logd", "--help"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text, "ringwise: standard output: No space left on device\n");
+}
+
+#[test]
+fn the_help_of_cp_is_its_own() {
+    let [helped, own] = [&["help", "cp"], &["cp", "--help"]].map(|words| ringwise(words));
+    assert!(own.status.success() && own.stdout.starts_with(b"Usage: "), "{own:?}");
+    assert_eq!(helped, own);
+}
+
+#[test]
 fn man_pages_and_completions_are_laid_out_as_below_usr_share() {
     let directory = tempfile::tempdir().unwrap();
     let output = ringwise(&["generate", directory.path().to_str().unwrap()]);

@@ -193,7 +193,7 @@ impl Served {
             duration,
             threads: 1,
             processors: vec![self.processors.load],
-            server_pid: server.pid,
+            server_pid: None,
         };
         plan.raise_open_files().map_err(unavailable)?;
         let outcome = echo::run(&plan, &job.interrupt, at).map_err(unavailable)?;
