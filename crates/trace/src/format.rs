@@ -1,4 +1,4 @@
-//! The file format of traces, version 2, as `docs/reference/trace.md` describes it.
+//! The file format of traces, version 3, as `docs/reference/trace.md` describes it.
 //!
 //! A trace is a magic number, a version, and frames with a checksum each. A writer can therefore end anywhere, and a
 //! reader gets every whole frame. Numbers are LEB128, because most of them are small. The format knows nothing of the
