@@ -22,7 +22,7 @@
 //!   ([`AtLimit`]).
 //! - With a **spool** ([`Spool`], feature `spool`), lines wait on disk. They survive the end of the program, and with
 //!   [`Spool::sync`] a power cut.
-//! - [`Builder::on_event`] tells lost connections and rejected lines, [`Client::stats`] counts them, and
+//! - [`Builder::on_event`] reports lost connections and rejected lines, [`Client::stats`] counts them, and
 //!   [`Client::failure`] says why there is no connection.
 //!
 //! # Which method to call

@@ -20,7 +20,10 @@
 //!
 //! [`RingFileSystem`] has the constructors and options of `object_store::local::LocalFileSystem`, the same
 //! names of files and the same entity tags. One can replace the other, also on a directory that both use.
-//! Two things differ: `new` can fail, and a link that leads out of the store is refused.
+//! `new` can fail, and [some operations differ](RingFileSystem#differences-from-localfilesystem), for example
+//! on symbolic links that lead out of the store.
+//!
+//! The feature `object_store_0_13` implements the trait of object_store 0.13 instead of 0.14.
 
 #![forbid(unsafe_code)]
 

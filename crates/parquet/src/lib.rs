@@ -31,7 +31,8 @@
 //! # }).unwrap();
 //! ```
 //!
-//! - All ranges of a request are in flight at the same time. Near ranges are one read.
+//! - All ranges of a request are in flight at the same time. Ranges that overlap or touch are one read;
+//!   [`ParquetFileOptions::gap`] joins near ones too.
 //! - The bytes go from the kernel into the memory that the decoder gets. Nothing copies them in between.
 //! - The metadata of a file is parsed once and shared by all clones of its [`ParquetFile`]. A
 //!   [`MetadataCache`] shares it between files that are opened again and again.

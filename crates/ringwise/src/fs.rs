@@ -207,9 +207,9 @@ pub async fn read_to_string(ring: &Ring, path: impl AsRef<Path>) -> Result<Strin
     })
 }
 
-/// Copies a regular file's content and permission bits to another name, and gives the number of bytes.
-/// It creates the new file, or cuts it to nothing first. One read and one write are under way at a time,
-/// each of at most 1 MiB.
+/// Copies a regular file's content and permission bits to another name, and gives the number of bytes. It
+/// creates the new file, or cuts it to nothing first. It reads up to 1 MiB, writes it, and then reads the
+/// next part.
 ///
 /// # Errors
 ///

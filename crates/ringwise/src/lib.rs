@@ -31,8 +31,8 @@
 //! | append records durably from many tasks | [`fs::Journal`] |
 //! | write and sync in a fixed order | [`fs::File::write_durable_at`], [`fs::File::chain`] |
 //! | serve or connect from async tasks | [`net::TcpListener`], [`net::TcpStream`], [`net::UnixStream`], [`net::UdpSocket`] |
-//! | run hyper, rustls or other code for streams | [`net::Buffered`] |
-//! | make any other operation from async tasks | [`Ring::submit`] with an [`Operation`] |
+//! | run hyper, rustls or other code for streams over a ring's sockets (tokio's are faster: see [`net`]) | [`net::Buffered`] |
+//! | make any other operation that has one result, from async tasks | [`Ring::submit`] with an [`Operation`] |
 //! | write an event loop of your own, one for each thread | [`Local`] |
 //! | test on a machine with faults | the module `sim` (feature `sim`) |
 //!
@@ -46,9 +46,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `tokio` | a tokio runtime drives its rings; [`net::Buffered`] and [`fs::Cursor`] have tokio's stream traits |
-//! | `futures-io` | the same for the traits of `futures-io`; [`fs::Chunks`] is a `Stream` |
-//! | `bytes` | `bytes::Bytes` and `bytes::BytesMut` are buffers |
-//! | `tracing` | a span for each operation of a ring |
+//! | `futures-io` | [`net::Buffered`] and [`fs::Cursor`] have the stream traits of `futures-io`; [`fs::Chunks`] is a `Stream` |
+//! | `bytes` | `bytes::Bytes` and `bytes::BytesMut` are buffers; the module `parts` splits a buffer for parallel reads |
+//! | `tracing` | a span for each operation of a ring, and warnings on a fallback and when operations wait for room |
 //! | `sim` | a simulated machine for tests |
 //! | `standard-streams` | tells whether a standard stream was closed when the process began |
 //!
@@ -62,8 +62,8 @@
 //!   except one that a [`Local`] waits for alone. On a ring they make those that it cannot make, and long reads and
 //!   writes that take less time there. They start on demand, are at most [`Builder::classic_threads`], and end after
 //!   ten idle seconds.
-//! - The kernel starts worker threads for a ring, at most [`Builder::worker_threads`] for files and as
-//!   many for the rest.
+//! - The kernel starts worker threads for a ring, at most [`Builder::worker_threads`] for files and as many
+//!   for everything else (Linux 5.15).
 //!
 //! # Cancel safety
 //!
@@ -79,8 +79,10 @@
 //!   [`SetupError::Unsupported`] or [`ErrorKind::Unsupported`].
 //! - The ring needs Linux 5.11. Without it, or if it is forbidden, everything works on classic
 //!   syscalls, and [`Setup::fallback`] tells the reason.
-//! - At most [`Builder::completion_entries`] operations, less two, work at once. A [`Ring`] lets more
-//!   wait; [`Local::push`] refuses them. An operation that waits for a socket or a timer takes no room.
+//! - At most [`Builder::completion_entries`] operations work at once, less two for a [`Local`] and less four
+//!   for a [`Ring`]. A [`Ring`] lets more wait; [`Local::push`] refuses them. Operations that wait for a
+//!   socket, a pipe or a timer take at most half of this room; beyond that they wait in an epoll set and take
+//!   none.
 //! - [`Local`] and [`Ring::submit`] report a short read or write and do not repeat it. The functions of
 //!   [`fs`] and [`net`] with `all` or `exact` in their names do.
 //! - A ring cannot be used in a child of fork(2).

@@ -132,8 +132,8 @@ impl Local {
         self.stats
     }
 
-    /// The most operations that can be in flight, those that wait not counted: receives, sends and
-    /// accepts, reads of pipes, and timeouts are bounded by descriptors and memory only.
+    /// The most operations that can take room in the completion queue at a time. Accepts, operations with
+    /// several completions, and those that wait beside the ring take none: descriptors and memory bound them.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
@@ -566,9 +566,10 @@ impl Local {
     ///
     /// # Errors
     ///
-    /// Why the operation could not be handed over; `EBUSY` when as many are in flight as the loop
-    /// holds. What became of an operation that was handed over is in the completion. After an
-    /// error of the wait itself (`io_uring_enter`) the operation is still in flight, and its
+    /// Why the operation could not be handed over: `EBUSY` if as many are in flight as the loop holds,
+    /// `EINVAL` if it has several completions or none. The operation and its buffer are then dropped;
+    /// [`push`](Self::push) gives them back. What became of an operation that was handed over is in the
+    /// completion. If the wait itself fails (io_uring_enter(2)), the operation is still in flight, and its
     /// completion comes with the others.
     pub fn run(&mut self, operation: Operation) -> Result<Completion, Error> {
         if !operation.completes_once() {

@@ -3,16 +3,17 @@
 //! [`TcpListener`], [`TcpStream`], [`UnixListener`], [`UnixStream`] and [`UdpSocket`] are sockets on a
 //! [`Ring`](crate::Ring), for any task. [`Buffered`] gives a stream the traits of tokio or futures.
 //!
-//! The functions are for a [`Local`](crate::Local). They make one syscall at once and need no loop. Accept,
-//! connect, receive and send wait, so they are [`Operation`](crate::Operation)s. Sockets are closed on
-//! exec.
+//! The functions of this module work on descriptors, for use with a [`Local`](crate::Local). They make their
+//! syscalls at once, on the calling thread, and need no loop. Accept, connect, receive and send wait, so they
+//! are [`Operation`](crate::Operation)s. Sockets are closed on exec.
 //!
 //! # Which sockets for a server in tokio
 //!
-//! For hyper, axum or other code over tokio's traits, keep tokio's sockets and use ringwise for files.
-//! axum over [`Buffered`] was compared with axum over tokio's sockets, over loopback on a busy machine
-//! with two processors. Each figure is the median of the ratios of 9 interleaved pairs, with their range,
-//! in two runs:
+//! For hyper, axum or other code over tokio's traits, keep tokio's sockets and use ringwise for files. axum
+//! over [`Buffered`] was compared with axum over tokio's sockets, over loopback on a busy machine with two
+//! processors. Each figure is the value with [`Buffered`] divided by the value with tokio's sockets: the
+//! median of 9 interleaved pairs and their range, for two runs. So small bodies get about 0.8 of the
+//! requests:
 //!
 //! | body | requests/s | CPU time per request |
 //! |---|---|---|
@@ -20,8 +21,9 @@
 //! | 64 KiB | 0.84 (0.73..1.59), 0.78 (0.58..0.96) | 1.07 (0.72..1.68), 1.45 (1.00..2.34) |
 //! | 1 MiB | 0.93 (0.73..1.08), 1.04 (0.94..1.36) | 1.01 (0.74..1.54), 0.99 (0.94..1.14) |
 //!
-//! Files that a ring reads are faster over tokio's sockets too: 1.65 to 2.29 times the requests/s of
-//! `tokio::fs` at half of its CPU time or less. `crates/axum/examples/http.rs` makes both comparisons.
+//! If the server keeps tokio's sockets and reads its files through a ring, it serves 1.65 to 2.29 times the
+//! requests/s of `tokio::fs` for at most half of the CPU time. `crates/axum/examples/http.rs` makes both
+//! comparisons.
 //!
 //! # Cancel safety
 //!
@@ -30,10 +32,9 @@
 //!
 //! # Room for those that wait
 //!
-//! A receive, a send or an accept that waits takes no room from operations that work. It waits in the ring
-//! while half of the completion queue is free. Beyond that it waits in an epoll set beside the ring, which
-//! costs a little more. Descriptors and memory bound how many can wait;
-//! [`entries`](crate::Builder::entries) does not.
+//! Receives and sends that wait take at most half of the room in the completion queue, so other operations
+//! always find room. Beyond that they wait in an epoll set beside the ring, which costs a little more. An
+//! accept takes no room. Descriptors and memory bound how many can wait.
 //!
 //! # Examples
 //!

@@ -44,8 +44,8 @@ pub(crate) use witness::Witness;
 
 /// One operation for the kernel, with everything it owns.
 ///
-/// The functions of this type make operations. [`Local::push`](crate::Local::push) and
-/// [`Ring::submit`](crate::Ring::submit) take them.
+/// The functions of this type make operations. [`Local::push`](crate::Local::push) takes all of them,
+/// [`Ring::submit`](crate::Ring::submit) those with exactly one completion.
 ///
 /// # Examples
 ///
@@ -461,7 +461,7 @@ impl Operation {
         }
     }
 
-    /// Takes back the buffers of a vectored read or write that was not pushed; empty for others.
+    /// Takes back all buffers of an operation that was not pushed; empty if it had none.
     pub fn into_buffers(self) -> Vec<Buffer> {
         self.take_buffers().into_iter().map(Buffer::given_back).collect()
     }

@@ -91,8 +91,8 @@ impl Builder {
         }
     }
 
-    /// Gives the client a name: 1 to 64 letters, digits, `.`, `_`, `:` and `-`. The daemon then stores each line
-    /// once. Only one client at a time may have a name.
+    /// Gives the client a name: 1 to 64 letters, digits, `.`, `_`, `:` and `-`. The daemon then stores each
+    /// line once. Only one client at a time may use the same name.
     ///
     /// Without a name, lines that were not acknowledged when a connection broke are sent again and may be stored
     /// twice.

@@ -92,8 +92,8 @@ pub trait OwnedBufferMut: OwnedBuffer {
         self.into_buffer().opened()
     }
 
-    /// The same buffer, of which an operation fills what capacity there is behind its bytes: they grow
-    /// by what was read. A buffer without any is not made longer, and takes nothing.
+    /// Lets a read fill the capacity behind the bytes that the buffer has; its length grows by what was read.
+    /// Reserve capacity first: if there is none, the read moves nothing and gives 0, as at the end of a file.
     fn spare(self) -> Spare<Self> {
         Spare(self)
     }

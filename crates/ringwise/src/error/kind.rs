@@ -24,7 +24,7 @@
 pub enum ErrorKind {
     /// The path or a directory on the way to it does not exist (`ENOENT`, `ENOTDIR`).
     NotFound,
-    /// The name exists already (`EEXIST`, `ENOTEMPTY`).
+    /// The name exists already (`EEXIST`), or a directory is not empty (`ENOTEMPTY`).
     AlreadyExists,
     /// Not permitted (`EPERM`, `EACCES`, `EROFS`).
     PermissionDenied,

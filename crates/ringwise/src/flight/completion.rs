@@ -86,8 +86,8 @@ impl Completion {
         self.operation.opcode()
     }
 
-    /// Bytes moved by a read, write, receive or send, which may be fewer than asked; 0 for other
-    /// operations.
+    /// The bytes moved by a read, write, receive or send, which may be fewer than asked, or the bytes that
+    /// `read_link` or `read_directory` gave; 0 for other operations.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Completion {
 
     /// The buffer of a read or write, whether it succeeded or not.
     ///
-    /// An empty buffer that was read into has what was read.
+    /// If the buffer was empty with spare capacity, its length is now what was read.
     pub fn into_buffer(self) -> Option<Buffer> {
         self.take_buffer().map(Buffer::given_back)
     }

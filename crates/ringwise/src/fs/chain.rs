@@ -128,7 +128,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the write or the sync failed with; see [`sync_data`](Self::sync_data) for the latter.
+    /// The failure of an earlier write whose future was dropped: nothing of this buffer was written then.
+    /// Otherwise, the error of the write or the sync; see [`sync_data`](Self::sync_data).
     pub async fn write_durable_at<B: OwnedBuffer>(
         &self,
         buffer: B,

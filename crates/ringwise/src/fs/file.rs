@@ -183,8 +183,11 @@ impl File {
         &self.ring
     }
 
-    /// Reads at `offset`, and gives the number of bytes. It is smaller than the buffer at the end of the
-    /// file, and 0 past it.
+    /// Reads at `offset` bytes, and gives the number of bytes.
+    ///
+    /// It is 0 at and past the end of the file. It can be smaller than the buffer before the end too: on a
+    /// pipe or socket, for more than 0x7fff_f000 bytes, or if an error or the deadline came after a part (the
+    /// next read reports the error). [`read_exact_at`](Self::read_exact_at) reads on.
     ///
     /// If the file is direct and the offset, the length or the buffer is not aligned, the function reads
     /// all blocks that the range touches, and copies. To get an error instead, submit
@@ -353,9 +356,11 @@ impl File {
     ///
     /// # Errors
     ///
-    /// What the sync failed with. Data that was written since the last successful sync may then be lost,
-    /// and the kernel may not report it again. So every later write and sync of the file fails with the
-    /// same error.
+    /// The failure of a write whose future was dropped ([`settled`](Self::settled)), or
+    /// [`TimedOut`](crate::ErrorKind::TimedOut) while the function waits for such a write: no sync was made
+    /// then, so call it again. Otherwise, the error of the sync. Data that was written since the last
+    /// successful sync may then be lost, and the kernel may not report it again. So every later write and
+    /// sync of the file fails with the same error.
     pub async fn sync_data(&self) -> Result<(), Error> {
         self.sync(Operation::sync_data(&self.descriptor)).await
     }

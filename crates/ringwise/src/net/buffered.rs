@@ -194,8 +194,14 @@ impl<S: Stream> Buffered<S> {
         &self.stream
     }
 
-    /// The stream, for use without buffers. Its next receive gives the bytes that were received and not
-    /// read, and its next send comes after what was written.
+    /// The stream, for use without buffers. Its next receive gives the bytes that were received and not read,
+    /// and its next send comes after what was written. The future waits for a receive of a clone that is in
+    /// flight.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, bytes that were received and not read are lost, also for clones of the
+    /// stream. The same holds if the `Buffered` is dropped.
     pub async fn into_inner(self) -> S {
         let Buffered { stream, received, left, receiving, writing, .. } = self;
         // Operations in flight stay with the stream.

@@ -198,7 +198,8 @@ impl<'a> Accepting<'a> {
 /// The connections of a listener, one after the other, under the address that each came from.
 macro_rules! incoming {
     ($incoming:ident, $item:ty, $accepted:ident) => {
-        /// The connections of a listener. Made by its `accept_multi`.
+        /// The connections of a listener, one after the other. Its `accept_multi` makes it, and
+        /// `examples/echo_server.rs` uses it.
         #[must_use = "nothing is accepted but by `next`"]
         pub struct $incoming<'a>(pub(super) Accepting<'a>, pub(super) &'a Ring);
 

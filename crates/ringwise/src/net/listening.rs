@@ -132,7 +132,8 @@ macro_rules! listener {
             }
 
             /// Accepts connections as they come, by one operation that goes on. If `credit` connections
-            /// wait to be taken, later ones stay in the kernel's backlog, except for a few.
+            /// wait to be taken, later ones stay in the kernel's backlog, except for a few. A credit of 0
+            /// counts as 1.
             ///
             /// It is this listener's accept until it is dropped. Other accepts wait for their turn, and
             /// get the connections that came by then.

@@ -72,9 +72,9 @@ impl ListenOptions {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Silence before the first probe, in whole seconds, at least one.
+    /// Silence before the first probe; more than zero, and rounded up to whole seconds.
     pub idle: Duration,
-    /// Time between two probes, in whole seconds, at least one.
+    /// Time between two probes; more than zero, and rounded up to whole seconds.
     pub interval: Duration,
     /// How many probes without an answer close the connection.
     pub count: u32,

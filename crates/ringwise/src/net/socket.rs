@@ -140,7 +140,7 @@ pub fn set_nodelay(socket: &Descriptor, nodelay: bool) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// What setsockopt(2) reports: `EINVAL` for times below a second, among it.
+/// What setsockopt(2) reports: `EINVAL` for a time or count of zero, or one beyond the kernel's limit.
 pub fn set_keepalive(socket: &Descriptor, keepalive: Option<KeepAlive>) -> Result<(), Error> {
     if let Some(simulated) = socket::find(socket) {
         return of_simulation(simulated.set_keepalive(keepalive));

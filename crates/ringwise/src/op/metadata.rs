@@ -8,7 +8,7 @@ use std::{
 
 use crate::sys::statx::RawStatx;
 
-/// A file's metadata. Times are nanoseconds since 1970, negative before.
+/// A file's metadata. Functions that end in `_ns` give nanoseconds since 1970, negative before.
 ///
 /// # Examples
 ///

@@ -13,8 +13,8 @@ use crate::{
 
 impl Operation {
     /// Accepts one connection, as accept4(2); the completion gives it with
-    /// [`into_descriptor`](crate::Completion::into_descriptor). Whose it is is told by
-    /// [`net::peer_address`](crate::net::peer_address).
+    /// [`into_descriptor`](crate::Completion::into_descriptor).
+    /// [`net::peer_address`](crate::net::peer_address) gives the address of the other end.
     ///
     /// On classic calls the listener is set to not block (`O_NONBLOCK`), for nobody else can keep
     /// a thread from waiting in accept4(2) for a connection that has gone.
@@ -28,12 +28,11 @@ impl Operation {
     /// [`has_more`](crate::Completion::has_more). It ends when it is cancelled, or with an error
     /// of the listener.
     ///
-    /// What befalls a single connection (`ECONNABORTED` and the like, accept(2)) ends nothing and
-    /// is not told. At the limit of open descriptors (`EMFILE`, `ENFILE`) it is parked,
-    /// and goes on when a [`Descriptor`](crate::Descriptor) of this process closes; where others
-    /// are closed, [`Local::rearm_accepts`](crate::Local::rearm_accepts) says so. The limit that
-    /// counts on a ring is that of the moment when this is pushed (io_uring/net.c): raise it
-    /// before.
+    /// If a single connection fails before it is accepted (`ECONNABORTED` and others of accept(2)), the
+    /// operation goes on without a completion for it. At the limit of open descriptors (`EMFILE`, `ENFILE`)
+    /// it is parked, and goes on when a [`Descriptor`](crate::Descriptor) of this process closes; where
+    /// others are closed, [`Local::rearm_accepts`](crate::Local::rearm_accepts) says so. The limit that
+    /// counts on a ring is that of the moment when this is pushed (io_uring/net.c): raise it before.
     ///
     /// Needs Linux 5.19 on the ring; before, the loop accepts one by one.
     pub fn accept_multi(listener: impl Into<Target>) -> Operation {
@@ -78,8 +77,9 @@ impl Operation {
     /// cancel comes as completions before the last one, and all after it waits in the socket, so
     /// nothing is lost and the other end is held back by TCP.
     ///
-    /// Needs Linux 6.0 on the ring; from 5.19 on the loop receives one by one, and before, or
-    /// where the group is the loop's own, it waits in an epoll set beside the ring.
+    /// Needs Linux 6.0 on the ring. On Linux 5.19 the loop receives piece by piece. Before that, or if the
+    /// kernel does not have the group ([`BufferGroup::refusal`]), the receive waits in an epoll set beside
+    /// the ring.
     pub fn recv_multi(socket: impl Into<Target>, group: &BufferGroup) -> Operation {
         let group = group.clone();
         let target = socket.into();
@@ -109,7 +109,7 @@ impl Operation {
         Operation::sending(socket, buffer, Manner::Whole)
     }
 
-    /// Sends without a completion where all of it is taken at once, which is the rule for small
+    /// Sends, and gives no completion if the socket takes all bytes at once, as it usually does for small
     /// answers. It never waits.
     ///
     /// After the [`submit`](crate::Local::submit) that handed it over there are two cases. All of

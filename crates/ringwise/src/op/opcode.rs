@@ -72,7 +72,7 @@ pub enum Opcode {
     Receive,
     /// Receive from a socket as data comes, into buffers of a group.
     ReceiveMulti,
-    /// Receive a datagram and its sender's address.
+    /// Receive into several buffers, or a datagram with its sender's address.
     ReceiveMessage,
     /// Send to a socket.
     Send,

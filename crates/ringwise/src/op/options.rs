@@ -24,7 +24,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Options that open nothing yet: choose reading or writing.
+    /// Options that open for reading, unless writing is chosen.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
@@ -72,7 +72,9 @@ impl OpenOptions {
         self
     }
 
-    /// Bypasses the page cache (`O_DIRECT`). Offsets, lengths and buffers then have to be aligned.
+    /// Bypasses the page cache (`O_DIRECT`). Offsets, lengths and buffers of operations then have to be
+    /// multiples of [`Metadata::direct_alignment`](crate::Metadata::direct_alignment). Reads of
+    /// [`fs::File`](crate::fs::File) may be unaligned, and are then copied.
     #[must_use]
     pub fn direct(mut self, direct: bool) -> Self {
         self.direct = direct;

@@ -30,6 +30,7 @@ pub enum AllocateMode {
     KeepSize,
     /// Gives the space back; the range reads as zeros.
     PunchHole,
-    /// Makes the range read as zeros, keeping space reserved where the file system can.
+    /// Makes the range read as zeros, and extends the file if the range ends beyond it. Space stays reserved
+    /// if the file system can do that.
     ZeroRange,
 }

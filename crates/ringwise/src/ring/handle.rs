@@ -191,9 +191,14 @@ impl Ring {
         self.0.bounced_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the ring for all its handles. New operations fail with `ESHUTDOWN`. Reads, receives, accepts, connects
-    /// and timeouts are cancelled, and this future waits for the end of the others. In a forked process it does
-    /// nothing.
+    /// Ends the ring for all its handles. New operations fail with `ESHUTDOWN`. Reads, receives, accepts,
+    /// connects and timeouts are cancelled, and this future waits for the end of the others. In a forked
+    /// process it does nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing happens before the first poll. After it the ring is closed, whether or not the future is
+    /// dropped.
     ///
     /// # Errors
     ///

@@ -37,9 +37,8 @@ pub struct RingStats {
     pub inline_hits: u64,
     /// Unaligned reads of direct files. Each was made by a longer read and a copy.
     pub bounced_reads: u64,
-    /// Operations that now wait for room in the loop (see
-    /// [`Builder::entries`](crate::Builder::entries)). Operations that wait for a socket, a pipe or
-    /// a time need no room, so this is 0 unless more operations work at once than the loop holds.
+    /// Operations that now wait for room in the loop. If this is often above 0, raise
+    /// [`Builder::completion_entries`](crate::Builder::completion_entries).
     pub waiting_for_room: usize,
     /// The loop's statistics, as of the last results.
     pub local: Stats,

@@ -305,7 +305,9 @@ const ENTRIES: u32 = 128;
 /// Those of the completion queue, if nobody asks for others of either queue.
 const COMPLETION_ENTRIES: u32 = 4096;
 
-/// How a [`Local`](crate::Local) is to be built. Made by [`Local::builder`](crate::Local::builder).
+/// The settings of a [`Local`](crate::Local) or a [`Ring`](crate::Ring).
+/// [`Local::builder`](crate::Local::builder) makes them; [`build`](Self::build) makes a `Local`, and
+/// [`build_ring`](Self::build_ring) a `Ring`.
 ///
 /// # Examples
 ///
@@ -314,6 +316,8 @@ const COMPLETION_ENTRIES: u32 = 4096;
 ///
 /// let local = Local::builder().entries(64).backend(BackendChoice::Classic).build()?;
 /// assert!(local.setup().fallback().is_some());
+/// let ring = Local::builder().completion_entries(8192).build_ring()?;
+/// assert_eq!(ring.stats().waiting_for_room, 0);
 /// # Ok::<(), ringwise::SetupError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -370,9 +374,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the entries of the submission queue: 1 to 32768, rounded up to a power of two; 128 unless
-    /// set. The completion queue is twice as long unless
-    /// [`completion_entries`](Self::completion_entries) says otherwise.
+    /// Sets the entries of the submission queue: 1 to 32768, rounded up to a power of two; 128 unless set. If
+    /// this is set and [`completion_entries`](Self::completion_entries) is not, the completion queue has
+    /// twice as many entries instead of 4096.
     #[must_use]
     pub fn entries(mut self, entries: u32) -> Self {
         self.entries = Some(entries);
@@ -387,8 +391,9 @@ impl Builder {
     /// Sets the entries of the completion queue, of 16 bytes each: no fewer than the submission queue
     /// has, at most 65536, rounded up to a power of two. 4096 where neither number is set.
     ///
-    /// As many operations can be in flight, less two. Operations that wait for a socket, a pipe or a
-    /// time do not count: they take half of that room at most, and wait in an epoll set beyond it.
+    /// As many operations can be in flight, less two for a `Local` and less four for a `Ring`. Those that
+    /// wait for a socket, a pipe or a timer take at most half of that room. Beyond that they wait in an epoll
+    /// set and do not count.
     #[must_use]
     pub fn completion_entries(mut self, entries: u32) -> Self {
         self.completion_entries = Some(entries);
@@ -467,9 +472,9 @@ impl Builder {
         self
     }
 
-    /// The most kernel worker threads that the ring may have for calls that cannot be made
-    /// without blocking, for files and for the rest each; 8 unless set, and at least 1. The
-    /// kernel's own bound for the rest is the limit on processes.
+    /// Sets how many worker threads the kernel may start for the ring: so many for files and so many for
+    /// everything else; 8 unless set, and at least 1. Needs Linux 5.15; before that the kernel's own limits
+    /// hold.
     #[must_use]
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads.max(1);

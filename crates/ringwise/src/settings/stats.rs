@@ -41,13 +41,14 @@ pub struct Stats {
     pub waiting: u64,
     /// Times the kernel was entered for the ring. 0 on classic.
     pub enters: u64,
-    /// Operations that a thread of the loop was given because the ring has no such call, or was
-    /// to be avoided for it. On classic all that is not a no-op, a timeout or a cancel counts.
+    /// Operations that the library gave to its own threads, because the ring cannot make them or
+    /// [`Builder::avoid`](crate::Builder::avoid) names them. On classic: all but no-ops, timeouts and
+    /// cancels.
     pub fallback_operations: u64,
-    /// Operations that a worker thread of the kernel made, at least so many: syncs, statx, what changes
-    /// names, lengths or space, opens that make or cut a file, and of [`fs::File`](crate::fs::File)
-    /// reads and writes through the page cache of a file system that knows none that must not wait, as
-    /// ext4's writes (docs/reference/kernels.md). 0 on classic.
+    /// A lower bound of the operations that the kernel's worker threads made. It counts syncs, statx, changes
+    /// of names, lengths and space, opens that create or truncate, and reads and writes of
+    /// [`fs::File`](crate::fs::File) on file systems without non-blocking buffered I/O, such as writes on
+    /// ext4 (docs/reference/kernels.md). 0 on classic.
     pub worker_punts: u64,
     /// How often the loop found the completion queue full and more behind it, which the kernel keeps,
     /// so that none is lost. Stays 0 without accepts and operations that have several completions: what

@@ -9,7 +9,12 @@ use crate::{
 };
 
 impl Ring {
-    /// Returns an operation as a future of its completion.
+    /// Returns an operation as a future of its completion. It does nothing until it is polled.
+    ///
+    /// Operations with several completions or none ([`Operation::accept_multi`], [`Operation::recv_multi`],
+    /// [`Operation::send_quiet`]) fail with [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// [`net::TcpListener::accept_multi`](crate::net::TcpListener::accept_multi) and
+    /// [`net::TcpStream::recv_multi`](crate::net::TcpStream::recv_multi) do what the first two do.
     pub fn submit(&self, operation: Operation) -> Pending {
         Pending::new(self.clone(), operation)
     }

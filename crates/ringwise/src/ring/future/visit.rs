@@ -145,7 +145,12 @@ impl Ring {
         self.visit(move |local| local.register_file(&file), undo).await
     }
 
-    /// Takes a file out of the ring's table, when the last operation on it has completed.
+    /// Takes a file out of the ring's table, at once or when the last operation on it completes. The future
+    /// does not wait for that.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after its first poll, the file still leaves the table.
     ///
     /// # Errors
     ///
