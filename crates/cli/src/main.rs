@@ -86,8 +86,8 @@ enum Tool {
 }
 
 fn main() -> ExitCode {
-    if let Some(words) = words_of_cp(std::env::args_os()) {
-        return ringwise_cp::run(words);
+    if let Some((called, words)) = words_of_cp(std::env::args_os()) {
+        return ringwise_cp::run(called, words);
     }
     match Command::try_parse() {
         Ok(command) => run(command.tool),
@@ -95,19 +95,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the arguments of `cp`, if it was called: by `ringwise cp` or by a file named `cp`. `ringwise help cp` asks
-/// for its help.
+/// Returns how `cp` was called and its arguments, if it was: by `ringwise cp` or by a file named `cp`. `ringwise help
+/// cp` asks for its help.
 ///
 /// clap never sees them, since it would change the meaning of `--` and of what follows it.
-fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<(&'static str, Vec<OsString>)> {
     let name = typed.next()?;
     if Path::new(&name).file_name() == Some(OsStr::new("cp")) {
-        return Some(typed.collect());
+        return Some(("cp", typed.collect()));
     }
     let (tool, rest) = (typed.next()?, typed.collect::<Vec<_>>());
     match tool.to_str()? {
-        "cp" => Some(rest),
-        "help" if rest == ["cp"] => Some(vec!["--help".into()]),
+        "cp" => Some(("ringwise cp", rest)),
+        "help" if rest == ["cp"] => Some(("ringwise cp", vec!["--help".into()])),
         _ => None,
     }
 }
@@ -115,7 +115,7 @@ fn words_of_cp(mut typed: impl Iterator<Item = OsString>) -> Option<Vec<OsString
 fn run(tool: Tool) -> ExitCode {
     let out = &mut io::stdout();
     match tool {
-        Tool::Cp { words } => ringwise_cp::run(words),
+        Tool::Cp { words } => ringwise_cp::run("ringwise cp", words),
         Tool::Doctor(args) => {
             let color = ringwise_doctor::Color::auto(out);
             ringwise_doctor::run(&args, &mut out.lock(), color)
@@ -168,9 +168,14 @@ mod tests {
     #[test]
     fn cp_is_called_by_its_name_or_as_a_tool() {
         let words = |typed: &[&str]| words_of_cp(typed.iter().map(OsString::from));
-        assert_eq!(words(&["/bin/cp", "-a", "--", "x"]).unwrap(), ["-a", "--", "x"]);
-        assert_eq!(words(&["ringwise", "cp", "--"]).unwrap(), ["--"]);
-        assert_eq!(words(&["ringwise", "help", "cp"]).unwrap(), ["--help"]);
+        let strings = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        for (typed, called, rest) in [
+            (&["/bin/cp", "-a", "--", "x"][..], "cp", &["-a", "--", "x"][..]),
+            (&["ringwise", "cp", "--"], "ringwise cp", &["--"]),
+            (&["ringwise", "help", "cp"], "ringwise cp", &["--help"]),
+        ] {
+            assert_eq!(words(typed), Some((called, strings(rest))), "{typed:?}");
+        }
         assert_eq!(words(&["ringwise", "lab", "cp"]), None);
         assert_eq!(words(&["ringwise"]), None);
     }

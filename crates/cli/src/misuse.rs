@@ -339,6 +339,11 @@ mod tests {
             ("logd --threads=", "logd: --threads: invalid value '': expected a whole number"),
             ("logd query d --limit 0", "logd: --limit: invalid value '0': expected at least 1"),
             ("logd --threads -1", "logd: unexpected value '-1': no option takes a negative one"),
+            (
+                "load echo -t 9999999999999999d",
+                "load: --duration: invalid value '9999999999999999d': too large: \
+                 expected at most 213503982d",
+            ),
             ("doctor --json=1", "doctor: --json takes no value"),
             ("echo --threads 1 --threads 2", "echo: --threads is given twice: give it once"),
         ] {

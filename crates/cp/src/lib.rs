@@ -37,18 +37,23 @@ use messages::{
     report::{Line, Report},
 };
 
-/// Runs `cp` with the words after its name. Everything is said by the time it returns.
+/// Runs `cp` with the words after its name. Everything is said by the time it returns. `called` is how the user called
+/// it: `cp` or `ringwise cp`.
 ///
 /// The exit status is GNU cp's: 0 when all was copied, 1 when something was not, wrong usage
 /// included.
-pub fn run(words: Vec<OsString>) -> ExitCode {
+pub fn run(called: &str, words: Vec<OsString>) -> ExitCode {
+    copy(words).unwrap_or_else(|refused| refuse(called, *refused))
+}
+
+fn copy(words: Vec<OsString>) -> Result<ExitCode, Box<(Report, Misuse)>> {
     let locale = Locale::from_environment();
     let mut report = Report::new(locale);
     let (options, warnings) = match command::command_line::read(words, locale) {
         Ok(Typed::Copy(options, warnings)) => (Arc::new(*options), warnings),
-        Ok(Typed::Help) => return print(report, HELP),
-        Ok(Typed::Version) => return print(report, &command::help::version()),
-        Err(misuse) => return refuse(report, misuse),
+        Ok(Typed::Help) => return Ok(print(report, HELP)),
+        Ok(Typed::Version) => return Ok(print(report, &command::help::version())),
+        Err(misuse) => return Err(Box::new((report, misuse))),
     };
     for warning in warnings {
         report.error(warning, &[], None);
@@ -59,7 +64,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     if (options.atomic || bar.is_some())
         && let Err(reason) = names::temporary::remove_on_signals(bar.clone())
     {
-        return refuse(report, Misuse { text: reason.into(), hint: false });
+        return Err(Box::new((report, Misuse { text: reason.into(), hint: false })));
     }
     report.present(options.json, bar);
     if options.json {
@@ -69,24 +74,24 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Ok(copier) => copier,
         Err(failed) => {
             let (report, reason) = *failed;
-            return refuse(report, Misuse { text: reason.into(), hint: false });
+            return Err(Box::new((report, Misuse { text: reason.into(), hint: false })));
         }
     };
     if let Err((text, hint)) = copier.copy_all() {
-        return refuse(copier.report, Misuse { text, hint });
+        return Err(Box::new((copier.report, Misuse { text, hint })));
     }
     // The bar goes when the last file has come.
     let ok = copier.finish();
     drop(progress);
-    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn refuse(mut report: Report, misuse: Misuse) -> ExitCode {
+fn refuse(called: &str, (mut report, misuse): (Report, Misuse)) -> ExitCode {
     report.say(Line::Error(misuse.text));
     report.finish();
     if misuse.hint {
         // Nobody is left to be told that nobody reads.
-        let _ = writeln!(std::io::stderr(), "Try 'cp --help' for more information.");
+        let _ = writeln!(std::io::stderr(), "Try '{called} --help' for more information.");
     }
     ExitCode::FAILURE
 }

@@ -5,7 +5,7 @@
 use std::process::{Command, Output};
 
 /// Tools with clap's options. `cp` has GNU cp's.
-const TOOLS: [&[&str]; 13] = [
+const TOOLS: [&[&str]; 16] = [
     &[],
     &["doctor"],
     &["lab"],
@@ -19,6 +19,9 @@ const TOOLS: [&[&str]; 13] = [
     &["echo"],
     &["load", "echo"],
     &["load", "log"],
+    &["lab", "record"],
+    &["lab", "explain"],
+    &["lab", "replay"],
 ];
 
 fn ringwise(words: &[&str]) -> Output {
@@ -44,8 +47,19 @@ fn help_fits_80_columns() {
 
 #[test]
 fn help_begins_with_what_people_do() {
-    for tool in ["", "doctor", "lab", "logd", "echo", "load"] {
-        let words: Vec<&str> = [tool].into_iter().filter(|word| !word.is_empty()).collect();
+    for tool in [
+        "",
+        "doctor",
+        "lab",
+        "lab record",
+        "logd",
+        "logd query",
+        "echo",
+        "load",
+        "load echo",
+        "load log",
+    ] {
+        let words: Vec<&str> = tool.split_whitespace().collect();
         let text = help(&words);
         let examples: Vec<&str> = text.split("\n\n").nth(1).unwrap().lines().collect();
         assert_eq!(examples.len(), 3, "{text}");
@@ -100,6 +114,17 @@ fn the_help_of_cp_is_its_own() {
     let [helped, own] = [&["help", "cp"], &["cp", "--help"]].map(|words| ringwise(words));
     assert!(own.status.success() && own.stdout.starts_with(b"Usage: "), "{own:?}");
     assert_eq!(helped, own);
+}
+
+#[test]
+fn cp_tells_where_its_own_help_is() {
+    let output = ringwise(&["cp", "--nope", "a", "b"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        text,
+        "cp: unrecognized option '--nope'\nTry 'ringwise cp --help' for more information.\n"
+    );
 }
 
 #[test]
