@@ -70,7 +70,8 @@ Beyond GNU cp:
       --json                    print events as JSON, an object a line
                                 (docs/reference/schema/cp-1.json)
       --jobs=N                  copy with at most N threads (1 to 256; without
-                                it the processors, at most 4)
+                                it the processors, at most 4, and up to 6 that
+                                wait for a device)
       --engine=ENGINE           auto, uring (an error if there is no ring), sync
       --depth=N                 blocks in flight on the ring (1 to 4096; 64)
       --block=SIZE              bytes of a block (1k to 32m, powers of 1024;
