@@ -36,7 +36,7 @@ impl Addresses {
         let Some(most) = most else { return Ok(None) };
         let place = self.take(peer, most);
         if place.is_none() {
-            let why = format_args!("{peer}: more than {most} connections (--address-connections)");
+            let why = format!("{peer}: more than {most} connections (--address-connections)");
             log::remark("address", why);
         }
         place.map(Some).ok_or(Full)
