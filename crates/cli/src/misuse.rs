@@ -110,7 +110,7 @@ fn message(error: &clap::Error, tool: &Tool) -> String {
         ErrorKind::ValueValidation => {
             let (option, value) =
                 (option(&text(ContextKind::InvalidArg)), text(ContextKind::InvalidValue));
-            format!("{option}: invalid value '{value}': {}", reason(error, &value))
+            format!("{option}: invalid value '{}': {}", in_a_line(&value), reason(error, &value))
         }
         ErrorKind::MissingRequiredArgument => missing(error, tool),
         ErrorKind::MissingSubcommand => {
@@ -157,7 +157,7 @@ fn invalid_value(error: &clap::Error, tool: &Tool) -> String {
     let text = |kind| error.get(kind).map(words).unwrap_or_default();
     let (option, accepted) =
         (option(&text(ContextKind::InvalidArg)), text(ContextKind::ValidValue));
-    let value = text(ContextKind::InvalidValue);
+    let value = in_a_line(&text(ContextKind::InvalidValue));
     match error.get(ContextKind::SuggestedValue) {
         _ if value.is_empty() && accepted.is_empty() => {
             format!("{option} needs a value: see {}", tool.help())
@@ -212,6 +212,15 @@ fn option(argument: &str) -> String {
     argument.split([' ', '=']).next().unwrap_or_default().trim_end_matches('[').to_owned()
 }
 
+/// A value without line ends: control characters are escaped.
+fn in_a_line(value: &str) -> String {
+    let escaped = |letter: char| match letter.is_control() {
+        true => letter.escape_default().collect(),
+        false => String::from(letter),
+    };
+    value.chars().map(escaped).collect()
+}
+
 /// Why a value is refused: clap's words for numbers are those of a programmer.
 fn reason(error: &clap::Error, value: &str) -> String {
     let Some(source) = error.source() else { return "see --help".to_owned() };
@@ -233,7 +242,7 @@ fn reason(error: &clap::Error, value: &str) -> String {
 }
 
 /// The ends of clap's ranges that have none.
-const UNBOUNDED: [&str; 2] = ["18446744073709551615", "9223372036854775807"];
+const UNBOUNDED: [&str; 4] = ["", "4294967295", "9223372036854775807", "18446744073709551615"];
 
 fn words(value: &ContextValue) -> String {
     match value {
@@ -338,6 +347,7 @@ mod tests {
             ("logd --threads x", "logd: --threads: invalid value 'x': expected a whole number"),
             ("logd --threads=", "logd: --threads: invalid value '': expected a whole number"),
             ("logd query d --limit 0", "logd: --limit: invalid value '0': expected at least 1"),
+            ("logd --batch 0", "logd: --batch: invalid value '0': expected at least 1"),
             ("logd --threads -1", "logd: unexpected value '-1': no option takes a negative one"),
             (
                 "load echo -t 9999999999999999d",

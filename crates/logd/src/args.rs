@@ -7,7 +7,7 @@ mod file;
 mod kafka;
 pub(crate) mod mistake;
 mod sources;
-mod value;
+pub(crate) mod value;
 
 use std::{
     collections::BTreeSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc,
@@ -21,7 +21,8 @@ use ringwise_measure::quantity;
 use ringwise_serve::EngineChoice;
 use sources::Sources;
 use value::{
-    Packing, WriteChoice, address, line_number, line_size, memory_size, pack_level, some_time,
+    Packing, WriteChoice, address, kept_size, kept_time, line_number, line_size, memory_size,
+    pack_level, some_memory, some_size, some_time,
 };
 
 use crate::{
@@ -50,11 +51,11 @@ use crate::{
     upload::place::{Place, place},
 };
 
-/// Take newline-delimited JSON over TCP, store it, and acknowledge what is durable
+/// Receive newline-delimited JSON over TCP, store it, and acknowledge what is durable
 ///
-/// Prints "listening on ADDRESS" when connections are taken. A client that wants acknowledgements
-/// sends "LOGD 1" as its first line. SIGTERM or SIGINT drains: what was sent is stored and
-/// acknowledged, then it ends. SIGHUP reads limits again, SIGUSR1 prints statistics.
+/// Prints "listening on ADDRESS" when it accepts connections. A client that wants acknowledgements
+/// sends "LOGD 1" as its first line. On SIGTERM or SIGINT, logd stores and acknowledges what was
+/// sent, then ends. On SIGHUP it reads limits again; on SIGUSR1 it prints statistics.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -68,14 +69,14 @@ pub struct Args {
 /// What is done with segments.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Tool {
-    /// Print stored lines in the order of their batches' times, whole batches only
+    /// Print the lines of whole batches, ordered by the batches' times
     Cat {
-        /// Read the directory of a daemon, which may run
+        /// Read this directory: the --dir of a daemon, which may be running
         directory: PathBuf,
         /// Print only the stream of this thread
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
-        /// Begin at this line of each stream; lines are numbered from 0
+        /// Start at this line of each stream; lines are numbered from 0
         #[arg(long, value_name = "LINE", default_value_t = 0, value_parser = line_number)]
         from: u64,
         /// Print dead letters instead of lines
@@ -84,20 +85,20 @@ pub(crate) enum Tool {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Print the last lines of each stream, merged by time, and go on as they are stored
+    /// Print the last lines of each stream by time, and wait for new lines
     Tail {
-        /// Read the directory of a daemon, which may run
+        /// Read this directory: the --dir of a daemon, which may be running
         directory: PathBuf,
         /// Print only the stream of this thread
         #[arg(long, value_name = "N")]
         stream: Option<u32>,
-        /// Begin at this line of each stream, instead of ten before its end
+        /// Start at this line of each stream, instead of ten lines before its end
         #[arg(long, value_name = "LINE", value_parser = line_number)]
         from: Option<u64>,
         /// Print dead letters instead of lines
         #[arg(long, conflicts_with_all = Shown::OPTIONS)]
         dead: bool,
-        /// End after the last line, instead of waiting for more
+        /// End after the last line instead of waiting for more
         #[arg(long)]
         once: bool,
         #[command(flatten)]
@@ -108,15 +109,15 @@ pub(crate) enum Tool {
     Query(QueryArgs),
     /// Check every segment against its checksums
     Verify {
-        /// Read the directory of a daemon, which may run
+        /// Read this directory: the --dir of a daemon, which may be running
         directory: PathBuf,
     },
-    /// Bring uploaded segments back, each checked against its checksums
+    /// Download uploaded segments, and check each against its checksums
     Fetch {
-        /// Fetch from this URL, that of --upload, with the name of the daemon's directory if there are several
+        /// Fetch from this URL: that of --upload, plus /ID if several directories were uploaded there
         #[arg(value_name = "URL", value_parser = place)]
         place: Place,
-        /// Put the segments into this directory, which is made if it is not there
+        /// Put the segments into this directory; create it if it does not exist
         directory: PathBuf,
     },
 }
@@ -140,11 +141,11 @@ const INDEX_BYTES: u64 = 4 << 20;
 /// Flags of the daemon. Without a value: the file's, or the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Read options from a TOML file, each named as its flag; flags win
+    /// Read options from this TOML file; keys are named as flags, and flags win
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Say whether the options are right, and end
+    /// Check the options and the files that they name, and end; --dir, ports, brokers and --upload are not tried
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -152,139 +153,136 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 
-    /// Store segments in this directory, which is made if it is not there [default: logd-data]
+    /// Store segments in this directory; create it if it does not exist [default: logd-data]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Acknowledge a line when this is true of it [default: durable]
+    /// Acknowledge lines with this guarantee [default: durable]
     #[arg(long, value_enum)]
     ack: Option<Guarantee>,
 
-    /// Move the bytes by this; "uring" fails where there is no ring [default: auto]
+    /// Do I/O with this engine; uring fails if io_uring does not work here [default: auto]
     #[arg(long, value_enum)]
     engine: Option<EngineChoice>,
 
-    /// On a ring: let a kernel thread submit for each of the daemon's threads (SQPOLL). It spins, and sleeps
-    /// when it was idle for this time [default: none]
+    /// With io_uring: let a kernel thread submit I/O for each thread of the daemon (SQPOLL). The kernel thread spins,
+    /// and sleeps after it was idle for this time [default: none]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     sqpoll: Option<Duration>,
 
-    /// Run this many threads, each with a listener and streams of its own (SO_REUSEPORT) [default: one for
-    /// each processor that it may use, of which --budget has to hold a long line each]
+    /// Run this many threads, each with its own listener (SO_REUSEPORT) and streams [default: one for each processor;
+    /// fewer if --budget cannot hold a line of --max-line for each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 
-    /// Keep at most this many connections, over all threads together; more wait to be accepted
-    /// [default: 10000, or what the limit of open descriptors has room for]
+    /// Keep at most this many connections over all threads; further ones wait to be accepted
+    /// [default: 10000, or as many as the limit on open files allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
 
-    /// Keep at most this many connections of one address; more are closed [default: no limit]
+    /// Keep at most this many connections from one address; close further ones [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     address_connections: Option<u32>,
 
-    /// Let these clients name themselves, so that none of their lines is stored twice [default: certified]
+    /// Let these clients name themselves, so that logd stores no line of them twice [default: certified]
     #[arg(long, value_enum)]
     names: Option<NameRule>,
 
-    /// Take at most this many new names from one address, or from one tenant of a certificate [default: 1000]
+    /// Accept at most this many new names from one address or tenant [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     address_names: Option<u32>,
 
-    /// Know clients by tokens (LOGD 1 token=...) in this file, each line a token, a space and its tenant;
-    /// SIGHUP reads it again
+    /// Identify clients by the tokens in this file (LOGD 1 token=...); each line has a token, a space and its
+    /// tenant. SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
 
-    /// Let tokens travel like this [default: private]
+    /// Accept tokens over these transports [default: private]
     #[arg(long, value_enum)]
     token_transport: Option<Transport>,
 
-    /// Take lines from these clients [default: anyone]
+    /// Accept lines from these clients [default: anyone]
     #[arg(long, value_enum)]
     senders: Option<Senders>,
 
-    /// Forget the numbers of names that were not used for so long; such a name is refused from then on
-    /// ("E 1 expired") and another may take its place [default: never]
+    /// Let names expire that were not used for this time. Clients with an expired name are refused ("E 1 expired"),
+    /// and a new name may take its place [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     forget_names: Option<Duration>,
 
-    /// Tell lines apart like this [default: lines]
+    /// Separate lines in this way [default: lines]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// Wrap lines that are not JSON: raw makes an object with the text of the line, syslog one with its fields too.
-    /// Lines of JSON stay as they are [default: none]
+    /// Wrap lines that are not JSON in an object; lines of JSON stay as they are [default: none]
     #[arg(long, value_enum)]
     wrap: Option<Wrap>,
 
-    /// Take lines of at most this length, without their end [default: 1m]
+    /// Accept lines of at most this length, without the line end [default: 1m]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
     max_line: Option<usize>,
 
-    /// Do this with lines that are longer [default: dead-letter]
+    /// Treat longer lines in this way [default: dead-letter]
     #[arg(long, value_enum)]
     long_lines: Option<LongLines>,
 
-    /// Take values that nest at most this deep [default: 64]
+    /// Accept JSON that is nested at most this deep [default: 64]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     max_depth: Option<u32>,
 
-    /// Take only lines that have this field; TYPE is any, string, number, bool, object or array
+    /// Accept only lines that have this field; TYPE is any, string, number, bool, object or array
     #[arg(long, value_name = "NAME[:TYPE]")]
     require: Vec<Field>,
 
-    /// Stop receiving from a connection while this many of its bytes are not stored [default: 4m]
+    /// Stop receiving from a connection while this many of its bytes are not yet stored [default: 4m]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     connection_budget: Option<usize>,
 
-    /// Stop receiving while this many bytes of all connections are not stored; each thread has an equal share
+    /// Stop receiving while this many bytes of all connections are not yet stored; each thread has an equal share
     /// [default: 256m, or 16m for each thread if that is more]
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     budget: Option<usize>,
 
-    /// Let a thread's batch grow to this size while the batch before is stored [default: 4m]
-    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    /// Let a thread's batch grow to this size while its previous batch is being stored [default: 4m]
+    #[arg(long, value_name = "SIZE", value_parser = some_memory)]
     commit_size: Option<usize>,
 
     /// End a segment when it has this many bytes [default: 256m]
-    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = some_size)]
     segment_size: Option<u64>,
 
     /// End a segment that has lines when it is this old [default: 60m]
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     segment_age: Option<Duration>,
 
-    /// Write past the page cache where the file system allows it (direct), or through it (cached), so that other
-    /// tools than "logd tail" can follow an open segment [default: direct]
+    /// Write segments in this way [default: direct]
     #[arg(long, value_enum)]
     write: Option<WriteChoice>,
 
-    /// Pack segments when they have ended, with zstd at this level, from 1 to 19; "none" leaves them
-    /// plain [default: none]
+    /// Compress ended segments with zstd at this level, from 1 to 19; none leaves them uncompressed [default: none]
     #[arg(long, value_name = "LEVEL", value_parser = pack_level)]
     pack: Option<Packing>,
 
-    /// Remove the oldest ended segments when all have more bytes, packed or not [default: never]
-    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    /// Remove the oldest ended segments while the files of all segments have more bytes than this [default: never]
+    #[arg(long, value_name = "SIZE", value_parser = kept_size)]
     retain_size: Option<u64>,
 
-    /// Remove the oldest ended segments of dead letters when these have more bytes [default: 1g]
-    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
+    /// Remove the oldest ended segments of dead letters while these have more bytes than this [default: 1g]
+    #[arg(long, value_name = "SIZE", value_parser = some_size)]
     retain_dead: Option<u64>,
 
     /// Remove segments this long after they ended [default: never]
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = kept_time)]
     retain_age: Option<Duration>,
 
-    /// Set rules of a tenant: its networks (from=, for clients without a certificate), how many of its bytes
-    /// may be stored before its senders wait (quota=), and when its lines expire (retain-size=,
-    /// retain-age=, instead of --retain-age). A segment goes when all lines in it have expired
+    /// Set rules for a tenant: from= (its networks, for clients without a certificate), quota= (how many of its bytes
+    /// may be stored before its senders wait), retain-size= and retain-age= (when its lines expire, instead of
+    /// --retain-age). A segment is removed when all lines in it have expired
     #[arg(long, value_name = "NAME[,KEY=VALUE]...", value_parser = tenants::rule)]
     tenant: Vec<Rule>,
 
-    /// Take and acknowledge nothing while the file system has less free than this [default: 64m]
+    /// Stop accepting and acknowledging lines while the file system has less free space than this [default: 64m]
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_size)]
     min_free: Option<u64>,
 
@@ -292,71 +290,72 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
-    /// Show stored lines on the status page only to who has a token in this file, each line a token, a space and the
-    /// tenant whose lines it shows, or * for all; SIGHUP reads it again [default: show them on loopback addresses alone]
+    /// Show stored lines on the status page only to readers with a token from this file; each line has a token, a
+    /// space and the tenant whose lines the token shows, or * for all. SIGHUP reads it again [default: show them on
+    /// loopback addresses only]
     #[arg(long, value_name = "FILE")]
     page_tokens: Option<PathBuf>,
 
-    /// Take lines by HTTP requests (POST /ingest) on this address [default: none]
+    /// Accept lines over HTTP on this address: POST /ingest, OTLP, Loki and Elasticsearch bulk [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http_intake: Option<SocketAddr>,
 
-    /// Take lines by RELP, as omrelp of rsyslog sends them, on this address [default: none]
+    /// Accept lines over RELP on this address, as rsyslog's omrelp sends them [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     relp_intake: Option<SocketAddr>,
 
-    /// Take events by Fluent Forward, as Fluentd and Fluent Bit send them, on this address [default: none]
+    /// Accept events over Fluent Forward on this address, as Fluentd and Fluent Bit send them [default: none]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     fluent_intake: Option<SocketAddr>,
 
-    /// Keep at most this many connections on each port of the intake (--http-intake, --relp-intake, --fluent-intake);
-    /// more wait to be accepted [default: 1000]
+    /// Keep at most this many connections on each of the ports --http-intake, --relp-intake and --fluent-intake;
+    /// further ones wait to be accepted [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     intake_connections: Option<u32>,
 
     #[command(flatten)]
     kafka: KafkaArgs,
 
-    /// Copy sealed segments to object storage: file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
-    /// az://CONTAINER/PREFIX; credentials are in environment variables [default: none]
+    /// Copy sealed segments to this object storage: file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
+    /// az://CONTAINER/PREFIX. Environment variables provide the credentials [default: none]
     #[arg(long, value_name = "URL", value_parser = place)]
     upload: Option<Place>,
 
-    /// Speak TLS, with the certificates in this PEM file; SIGHUP reads it again
+    /// Speak TLS, with the certificate chain in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// Use this private key for the certificate, a PEM file
+    /// Use the private key in this PEM file for --tls-cert
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Trust client certificates that these authorities signed, a PEM file; the name in a certificate is the
-    /// client's tenant
+    /// Trust client certificates that are signed by the authorities in this PEM file; the name in a certificate is
+    /// the client's tenant
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
 
-    /// Say whether a client has to show a certificate [default: optional]
+    /// Request or require client certificates [default: optional]
     #[arg(long, value_enum)]
     tls_client_auth: Option<ClientAuth>,
 
-    /// Close a connection whose TLS handshake takes longer [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    /// Close a connection if its TLS handshake takes longer than this [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     tls_handshake: Option<Duration>,
 
-    /// Close connections that were silent for this time, also before their first line [default: never]
+    /// Close connections that sent nothing for this time, also before their first line [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     idle: Option<Duration>,
 
-    /// Process this many results before the kernel is asked for more [default: all]; 1 also sends each answer
-    /// by itself, to measure what that costs
+    /// Process at most this many results before asking the kernel for more; 1 also sends each answer separately, to
+    /// measure what that costs [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
 
-    /// Print remarks on standard error in this form [default: text]
+    /// Print messages on standard error in this form [default: text]
     #[arg(long, value_enum)]
     log: Option<Form>,
 
-    /// Wait at the end for at most this time for what is still to be stored [default: 5s]
+    /// Wait at most this time at the end until all received lines are stored [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     drain: Option<Duration>,
 }
@@ -444,8 +443,9 @@ impl ServeArgs {
         let has_intake = http_intake.or(relp_intake).or(fluent_intake).is_some();
         let threads = either!(threads).or(serving);
         let threads = threads.unwrap_or_else(|| default_threads(budget, line_max, has_intake));
-        // What another number would be is for the next start: these are who share it.
-        let sharers = serving.unwrap_or(threads) as usize + usize::from(has_intake);
+        // Another number takes effect at the next start: these threads share the budget.
+        let sharing = serving.unwrap_or(threads) as usize;
+        let sharers = sharing + usize::from(has_intake);
         let depth_max = either!(max_depth).unwrap_or(64);
         let fields = sources.pick("require", given(flags.require), given(file.require));
         let budget = budget.unwrap_or_else(|| default_budget(sharers));
@@ -472,9 +472,9 @@ impl ServeArgs {
             idle: either!(idle),
             turn_max: either!(batch).map_or(usize::MAX, |count| count as usize),
         };
-        holds_a_line(&limits, sharers)?;
+        holds_a_line(&limits, sharing, has_intake)?;
         let segments = SegmentLimits {
-            bytes: either!(segment_size).unwrap_or(256 << 20).max(1),
+            bytes: either!(segment_size).unwrap_or(256 << 20),
             age: either!(segment_age).unwrap_or(Duration::from_secs(3600)),
             index_bytes: INDEX_BYTES,
             min_free: either!(min_free).unwrap_or(64 << 20),
@@ -537,34 +537,46 @@ fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
     (!values.is_empty()).then_some(values)
 }
 
-/// Unfinished lines have half of a thread's budget: one has to fit.
-fn holds_a_line(limits: &Limits, sharers: usize) -> Result<(), LogdError> {
+/// Checks that the budgets hold a line. Unfinished lines have half of a thread's budget.
+fn holds_a_line(limits: &Limits, threads: usize, has_intake: bool) -> Result<(), LogdError> {
     let line_max = limits.line_max;
-    let mut needed = Vec::new();
+    let size = |bytes: usize| quantity::size_text(bytes as u64);
+    let line = size(line_max);
+    let mut wrong = Vec::new();
     if limits.budget_each < line_max {
-        needed.push("a --connection-budget of as many".to_owned());
+        wrong.push(format!(
+            "--connection-budget {} is smaller than --max-line {line}: raise --connection-budget or lower --max-line",
+            size(limits.budget_each)
+        ));
     }
     if limits.budget_all / 2 < line_max {
-        let bytes = 2 * line_max * sharers;
-        let each = "a --budget of twice as many for each thread";
-        needed.push(format!("{each}: {bytes}, for {sharers}"));
+        let needed = size(2 * line_max * (threads + usize::from(has_intake)));
+        let (needers, need) = match (threads, has_intake) {
+            (1, false) => ("1 thread".to_owned(), "needs"),
+            (1, true) => ("1 thread and the intake".to_owned(), "need"),
+            (_, false) => (format!("{threads} threads"), "need"),
+            (_, true) => (format!("{threads} threads and the intake"), "need"),
+        };
+        wrong.push(format!(
+            "--budget is too small: {needers} with --max-line {line} {need} {needed}; raise --budget or lower \
+             --max-line"
+        ));
     }
-    if needed.is_empty() {
-        return Ok(());
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(LogdError::Usage(wrong.join("; "))),
     }
-    let needed = needed.join(", and ");
-    Err(LogdError::Usage(format!("lines of {line_max} bytes (--max-line) need {needed}")))
 }
 
-/// The engine, if what is asked of a ring goes with it.
+/// Returns the engine, if it can do what is asked of a ring.
 fn engine_with(
     engine: Option<EngineChoice>,
     sqpoll: Option<Duration>,
 ) -> Result<EngineChoice, LogdError> {
     match engine.unwrap_or(EngineChoice::Auto) {
-        EngineChoice::Epoll if sqpoll.is_some() => Err(LogdError::Usage(
-            "--sqpoll is a ring's: it goes with --engine uring or auto, and not with epoll".into(),
-        )),
+        EngineChoice::Epoll if sqpoll.is_some() => {
+            Err(LogdError::Usage("--sqpoll needs io_uring: use --engine uring or auto".into()))
+        }
         engine => Ok(engine),
     }
 }
@@ -592,11 +604,15 @@ fn tls_files(
     }
 }
 
-/// Tenants' rules, each of another tenant.
+/// Checks that each rule is of another tenant, and that there are not too many.
 fn tenant_rules(rules: Vec<Rule>) -> Result<Vec<Rule>, LogdError> {
-    let names: BTreeSet<&str> = rules.iter().map(|rule| &*rule.name).collect();
-    if names.len() < rules.len() || rules.len() > TENANTS_MAX {
-        let text = format!("--tenant: each is named once, and at most {TENANTS_MAX} are");
+    let mut names = BTreeSet::new();
+    if let Some(again) = rules.iter().find(|rule| !names.insert(&*rule.name)) {
+        let text = format!("--tenant {} is given twice: give it once", again.name);
+        return Err(LogdError::Usage(text));
+    }
+    if rules.len() > TENANTS_MAX {
+        let text = format!("--tenant: expected at most {TENANTS_MAX} tenants");
         return Err(LogdError::Usage(text));
     }
     Ok(rules)

@@ -330,13 +330,12 @@ fn changed_for_a_restart(before: &Options, after: &Options) -> Vec<&'static str>
 
 /// The listener that systemd opened for this process, if it did: the first of them.
 fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
-    let failed = |error: &io::Error| {
-        LogdError::Failed(format!("the socket that was handed over (LISTEN_FDS): {error}"))
-    };
+    let failed =
+        |error: &io::Error| LogdError::Failed(format!("the socket of LISTEN_FDS: {error}"));
     let mut given = ListenFd::from_env();
     if given.len() > 1 {
         return Err(LogdError::Failed(format!(
-            "{} sockets were handed over (LISTEN_FDS) where one is served: ask for one address",
+            "LISTEN_FDS has {} sockets, but logd serves one; configure one address",
             given.len()
         )));
     }
@@ -352,7 +351,7 @@ fn given_listener() -> Result<Option<OwnedFd>, LogdError> {
 pub(crate) fn lock(directory: &Path) -> Result<File, LogdError> {
     if !directory.is_dir() {
         let made = std::fs::create_dir_all(directory);
-        made.map_err(|error| LogdError::on(directory, &error))?;
+        made.map_err(|error| LogdError::making(directory, &error))?;
         // Its name, and those of all above it that may be new.
         let absolute =
             directory.canonicalize().map_err(|error| LogdError::on(directory, &error))?;
@@ -370,7 +369,7 @@ pub(crate) fn lock(directory: &Path) -> Result<File, LogdError> {
     let made = made.map_err(|error| LogdError::on(&path, &error))?;
     if let Err(error) = made.set_permissions(Permissions::from_mode(own)) {
         let path = path.display();
-        log::remark("lock", format_args!("{path}: others may take it: {error}"));
+        log::remark("lock", format_args!("{path}: other users may lock it: {error}"));
     }
     // Held for reading: whoever has to make the file system read-only can. NFS wants it for writing (flock(2)).
     let mut file = File::open(&path).map_err(|error| LogdError::on(&path, &error))?;
@@ -381,7 +380,7 @@ pub(crate) fn lock(directory: &Path) -> Result<File, LogdError> {
     }
     locked.map_err(|error| match error {
         rustix::io::Errno::WOULDBLOCK => LogdError::Failed(format!(
-            "{}: another daemon stores there: end it, or name another",
+            "{}: another daemon uses this directory; stop it, or name another directory",
             directory.display()
         )),
         error => LogdError::on(&path, &error.into()),

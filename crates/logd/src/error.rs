@@ -25,17 +25,27 @@ impl LogdError {
     /// An error of a call on a file.
     pub(crate) fn on(path: &Path, error: &io::Error) -> LogdError {
         let remedy = match error.kind() {
-            io::ErrorKind::NotFound => ": name one that is there",
+            io::ErrorKind::NotFound => "; name an existing path",
             io::ErrorKind::PermissionDenied => {
-                ": the user that this runs as has no leave: give it, or name another"
+                "; give access to the user that runs this, or name another path"
             }
-            io::ErrorKind::IsADirectory => ": a file is wanted",
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                ": a directory is wanted"
-            }
+            io::ErrorKind::IsADirectory => "; name a file",
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "; name a directory",
             _ => "",
         };
         LogdError::Failed(format!("{}: {}{remedy}", path.display(), plain(error)))
+    }
+
+    /// A directory cannot be made.
+    pub(crate) fn making(directory: &Path, error: &io::Error) -> LogdError {
+        let remedy = match error.kind() {
+            io::ErrorKind::NotADirectory
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::PermissionDenied => return LogdError::on(directory, error),
+            _ => "name a directory on a writable file system",
+        };
+        let directory = directory.display();
+        LogdError::Failed(format!("{directory}: cannot be made: {}; {remedy}", plain(error)))
     }
 
     /// The same, of what an option named.
@@ -50,7 +60,7 @@ impl LogdError {
     /// The address of an option cannot be listened on.
     pub(crate) fn listening(option: &str, address: SocketAddr, error: &io::Error) -> LogdError {
         let remedy = match error.kind() {
-            io::ErrorKind::AddrNotAvailable => Some("this machine has no such address"),
+            io::ErrorKind::AddrNotAvailable => Some("this machine does not have this address"),
             _ => error.raw_os_error().and_then(listen_remedy),
         };
         let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();

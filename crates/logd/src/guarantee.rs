@@ -5,13 +5,13 @@ use clap::ValueEnum;
 /// What is true of a line when its acknowledgement is sent. Each promises what those before it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Guarantee {
-    /// Nothing, and none is sent
+    /// Nothing: no acknowledgement is sent
     None,
-    /// The kernel has it: it survives the daemon's end, not the machine's
+    /// The kernel has the line: it survives a crash of the daemon, not of the machine
     Written,
-    /// It is on stable storage: it survives a loss of power
+    /// The line is on stable storage: it survives a power failure
     Durable,
-    /// It is on stable storage, and Kafka has it: it survives the loss of this machine
+    /// The line is on stable storage and in Kafka: it survives the loss of this machine
     Replicated,
 }
 

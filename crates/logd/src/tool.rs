@@ -25,7 +25,7 @@ use crate::{
 use follow::tail;
 use merge::{Wanted, write_merged};
 use printer::{Plain, Printer};
-use problems::{tell_of_no_segments, told};
+use problems::{no_segments, tell_if_empty, told};
 
 /// Bytes of output that are gathered before they are written.
 const OUT_BYTES: usize = 64 << 10;
@@ -52,7 +52,9 @@ fn cat(
     from: u64,
     out: &mut impl Write,
 ) -> Result<(), LogdError> {
-    let streams = wanted.among(streams(directory)?);
+    let streams = streams(directory)?;
+    tell_if_empty(directory, &streams);
+    let streams = wanted.among(streams);
     let sources = streams.map(|(stream, serials)| {
         wanted.source(stream, InDirectory::new(directory, stream, serials), 0, from)
     });
@@ -68,7 +70,7 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     let mut problems = 0;
     let streams = streams(directory)?;
     if streams.is_empty() {
-        tell_of_no_segments(directory);
+        return Err(LogdError::Failed(no_segments(directory)));
     }
     for (stream, serials) in streams {
         let segments = InDirectory::new(directory, stream, serials);
@@ -84,6 +86,7 @@ fn verify_all(directory: &Path, out: &mut impl Write) -> Result<(), LogdError> {
     }
     match problems {
         0 => Ok(()),
+        1 => Err(LogdError::Failed(format!("1 problem in {}", directory.display()))),
         _ => Err(LogdError::Failed(format!("{problems} problems in {}", directory.display()))),
     }
 }

@@ -242,8 +242,7 @@ impl Worker {
                     _ => "stored",
                 };
                 Err(LogdError::Failed(format!(
-                    "{bytes} received bytes could not be {done} in the time for the drain; they were not \
-                     acknowledged"
+                    "{bytes} received bytes could not be {done} within --drain; they were not acknowledged"
                 )))
             }
         }

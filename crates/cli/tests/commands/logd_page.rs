@@ -178,7 +178,7 @@ fn with_tokens_only_who_has_one_reads_the_lines_of_its_tenant() {
     daemon.signal("-HUP");
     std::fs::write(&file, "also short *\n").unwrap();
     let output = daemon.end();
-    assert!(output.contains("asked for lines with a token that nobody has"), "{output}");
+    assert!(output.contains("asked for lines with an unknown token"), "{output}");
     assert!(!output.contains(OF_WEB) && !output.contains("guess"), "no token is told: {output}");
 }
 

@@ -348,7 +348,11 @@ fn how_a_query_ends() {
     let directory = temporary();
     let none = run(directory.path(), &["--match", "x"]);
     assert_eq!((none.status.code(), &*none.stdout), (Some(0), &b""[..]));
-    assert!(text(&none.stderr).ends_with("no segments\n"), "{none:?}");
+    assert!(
+        text(&none.stderr)
+            .ends_with(": no segments; name the directory that the daemon's --dir names\n"),
+        "{none:?}"
+    );
     assert_eq!(run(Path::new("/nonexistent"), &[]).status.code(), Some(1));
     for words in [
         &["--where", "level"][..],

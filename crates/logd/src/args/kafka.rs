@@ -14,39 +14,40 @@ use crate::{
 /// Flags of the daemon that begin with `--kafka`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct KafkaArgs {
-    /// Send stored lines to Kafka: these are brokers of it; it goes with --kafka-topic [default: none]
+    /// Send stored lines to Kafka through these brokers; needs --kafka-topic [default: none]
     #[arg(long, value_name = "HOST:PORT,...", value_parser = kafka::brokers)]
     kafka: Option<Brokers>,
 
-    /// The topic that gets the lines; it has to exist
+    /// Send the lines to this topic, which must exist
     #[arg(long, value_name = "TOPIC", value_parser = kafka::topic)]
     kafka_topic: Option<String>,
 
-    /// Speak TLS to brokers, whose certificates these authorities sign, a PEM file [default: no TLS]
+    /// Speak TLS to brokers, and trust the authorities in this PEM file [default: no TLS]
     #[arg(long, value_name = "FILE")]
     kafka_ca: Option<PathBuf>,
 
-    /// A certificate for brokers that want one, a PEM file
+    /// Present the certificate in this PEM file to brokers
     #[arg(long, value_name = "FILE")]
     kafka_cert: Option<PathBuf>,
 
-    /// The certificate's private key, a PEM file
+    /// Use the private key in this PEM file for --kafka-cert
     #[arg(long, value_name = "FILE")]
     kafka_key: Option<PathBuf>,
 
-    /// Log in to brokers by SASL with the user and the password in this file, a line each [default: no login]
+    /// Log in to brokers over SASL; the first line of this file is the user, the second the password
+    /// [default: no login]
     #[arg(long, value_name = "FILE")]
     kafka_login: Option<PathBuf>,
 
-    /// The mechanism of the login [default: scram-sha-512]
+    /// Log in with this SASL mechanism [default: scram-sha-512]
     #[arg(long, value_enum)]
     kafka_sasl: Option<Mechanism>,
 
-    /// How batches are compressed on their way to Kafka, and in it [default: none]
+    /// Compress the batches that are sent to Kafka; Kafka stores them compressed [default: none]
     #[arg(long, value_enum)]
     kafka_compression: Option<Compression>,
 
-    /// How often Kafka has a line; exactly-once needs a topic TOPIC-progress [default: idempotent]
+    /// Deliver lines with this guarantee; exactly-once needs a topic TOPIC-progress [default: idempotent]
     #[arg(long, value_enum)]
     kafka_delivery: Option<Delivery>,
 }
@@ -87,8 +88,8 @@ impl KafkaArgs {
             (None, Some(_)) => return usage("--kafka-topic needs --kafka"),
             (Some(_), Some(_)) if guarantee < Guarantee::Durable => {
                 return usage(
-                    "--kafka needs --ack durable or replicated: a power cut may take other lines, and their \
-                     numbers would be given to new ones",
+                    "--kafka needs --ack durable or replicated: without them a power failure could lose lines that Kafka \
+                     has, and new lines would get their numbers",
                 );
             }
             (Some(Brokers(brokers)), Some(topic)) => (brokers, topic),
@@ -138,7 +139,8 @@ fn login(
         (None, None) => Ok(None),
         (None, Some(_)) => usage("--kafka-sasl needs --kafka-login"),
         (Some(_), Some(Mechanism::Plain)) if !has_tls => usage(
-            "--kafka-sasl plain needs --kafka-ca: it shows the password to whoever listens; SCRAM does not",
+            "--kafka-sasl plain needs --kafka-ca: without TLS it shows the password to everybody on the network; add \
+             --kafka-ca, or use a SCRAM mechanism",
         ),
         (Some(file), mechanism) => {
             Ok(Some(Login { mechanism: mechanism.unwrap_or_default(), file }))

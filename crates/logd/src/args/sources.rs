@@ -63,7 +63,7 @@ impl Sources {
             }
         });
         let words = words.collect::<Vec<_>>().join(" ");
-        if is_of_file { format!("{}: {words}", file.display()) } else { text }
+        if is_of_file { format!("--config {}: {words}", file.display()) } else { text }
     }
 }
 
@@ -78,9 +78,12 @@ mod tests {
         assert_eq!(sources.pick("engine", Some(2), Some(1)), Some(2));
         assert_eq!(sources.pick("budget", None::<u8>, None), None);
         for (text, told) in [
-            ("--tls-cert a: why", "logd.toml: tls-cert a: why"),
-            ("lines (--tls-cert) and --engine", "logd.toml: lines (tls-cert) and --engine"),
-            ("--tls-cert needs a --budget", "logd.toml: tls-cert needs a budget"),
+            ("--tls-cert a: why", "--config logd.toml: tls-cert a: why"),
+            (
+                "lines (--tls-cert) and --engine",
+                "--config logd.toml: lines (tls-cert) and --engine",
+            ),
+            ("--tls-cert needs a --budget", "--config logd.toml: tls-cert needs a budget"),
             ("--engine: why", "--engine: why"),
             ("--budget: why", "--budget: why"),
             ("/a/--tls-cert: why", "/a/--tls-cert: why"),

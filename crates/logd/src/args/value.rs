@@ -1,6 +1,6 @@
 //! Values of options as they are typed: addresses, sizes, times, levels.
 //!
-//! Each function says what it expects where a value is none. They know no option.
+//! Each function returns what it expects if a value is wrong. They know no option.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,8 +17,36 @@ pub(super) fn line_number(text: &str) -> Result<u64, String> {
 
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     match quantity::parse_duration(text).map_err(|error| error.to_string())? {
-        Duration::ZERO => Err("expected more than nothing".to_owned()),
+        Duration::ZERO => Err("expected more than 0, such as 10s".to_owned()),
         time => Ok(time),
+    }
+}
+
+pub(super) fn some_size(text: &str) -> Result<u64, String> {
+    match quantity::parse_size(text).map_err(|error| error.to_string())? {
+        0 => Err("expected more than 0, such as 64m".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+pub(super) fn some_memory(text: &str) -> Result<usize, String> {
+    some_size(text).and_then(in_memory)
+}
+
+/// What zero gets as a limit of retention, where many mean "no limit" by it.
+const NOTHING_KEPT: &str = "expected more than 0; leave the option out to keep segments";
+
+pub(crate) fn kept_time(text: &str) -> Result<Duration, String> {
+    match quantity::parse_duration(text).map_err(|error| error.to_string())? {
+        Duration::ZERO => Err(NOTHING_KEPT.to_owned()),
+        time => Ok(time),
+    }
+}
+
+pub(crate) fn kept_size(text: &str) -> Result<u64, String> {
+    match quantity::parse_size(text).map_err(|error| error.to_string())? {
+        0 => Err(NOTHING_KEPT.to_owned()),
+        bytes => Ok(bytes),
     }
 }
 
@@ -33,9 +61,9 @@ pub(super) fn line_size(text: &str) -> Result<usize, String> {
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WriteChoice {
-    /// O_DIRECT, in whole blocks; through the page cache where that is refused
+    /// With O_DIRECT, in whole blocks; through the page cache if the file system refuses O_DIRECT
     Direct,
-    /// Through the page cache
+    /// Through the page cache, so that other tools than "logd tail" can follow an open segment
     Buffered,
 }
 
@@ -55,6 +83,9 @@ pub(super) fn pack_level(text: &str) -> Result<Packing, String> {
 }
 
 pub(super) fn memory_size(text: &str) -> Result<usize, String> {
-    let bytes = quantity::parse_size(text).map_err(|error| error.to_string())?;
-    usize::try_from(bytes).map_err(|_| "more than there can be".to_owned())
+    in_memory(quantity::parse_size(text).map_err(|error| error.to_string())?)
+}
+
+fn in_memory(bytes: u64) -> Result<usize, String> {
+    usize::try_from(bytes).map_err(|_| "too large".to_owned())
 }

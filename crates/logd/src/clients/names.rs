@@ -45,9 +45,9 @@ const NAME_BYTES: usize = 64;
 /// Who may have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NameRule {
-    /// Clients that have a tenant, by a certificate, a token or --tenant, each the names of its tenant
+    /// Clients with a tenant (from a certificate, a token or --tenant); each may use only its tenant's names
     Certified,
-    /// Everybody who reaches the port, also somebody else's name
+    /// All clients; those without a tenant may use each other's names
     Anyone,
 }
 

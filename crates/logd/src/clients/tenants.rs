@@ -16,9 +16,13 @@ use std::{
     time::Duration,
 };
 
-use ringwise_measure::quantity::{parse_duration, parse_size};
+use ringwise_measure::quantity::parse_size;
 
-use crate::{disk::segment::scan::ByTenant, monitoring::log};
+use crate::{
+    args::value::{kept_size, kept_time},
+    disk::segment::scan::ByTenant,
+    monitoring::log,
+};
 
 /// Tenants that can be named, each of which has figures of its own.
 pub(crate) const TENANTS_MAX: usize = 100;
@@ -153,7 +157,9 @@ impl Account {
         let tenant = self.label();
         log::remark(
             "quota",
-            format_args!("{peer}: tenant {tenant} has used up its quota (--tenant); it waits"),
+            format_args!(
+                "{peer}: tenant {tenant} has used up its quota (--tenant); the client waits"
+            ),
         );
     }
 
@@ -190,16 +196,19 @@ pub(crate) fn rule(text: &str) -> Result<Rule, String> {
     let mut rule = Rule { name: name.into(), networks, quota, keep };
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let size = || parse_size(value).map_err(|error| error.to_string());
+        let wrong = |why: String| format!("{key}: {why}");
         match key {
             "from" => rule.networks.push(network(value)?),
-            "quota" => rule.quota = Some(size()?),
-            "retain-size" => rule.keep.bytes = Some(size()?),
-            "retain-age" => {
-                rule.keep.age = Some(parse_duration(value).map_err(|error| error.to_string())?);
+            "quota" => {
+                let size = parse_size(value).map_err(|error| wrong(error.to_string()));
+                rule.quota = Some(size?);
             }
+            "retain-size" => rule.keep.bytes = Some(kept_size(value).map_err(wrong)?),
+            "retain-age" => rule.keep.age = Some(kept_time(value).map_err(wrong)?),
             _ => {
-                return Err(format!("{key:?} is none of from, quota, retain-size, retain-age"));
+                return Err(format!(
+                    "unknown key {key:?}: expected from, quota, retain-size or retain-age"
+                ));
             }
         }
     }
@@ -230,10 +239,12 @@ mod tests {
         for (text, told) in [
             ("", "expected NAME"),
             ("quota=1k", "expected NAME"),
-            ("web,quota", "size"),
+            ("web,quota", "quota: expected a whole number"),
             ("web,from=10.0.0.0/33", "expected a network"),
             ("web,from=x", "expected a network"),
-            ("web,age=1s", "is none of"),
+            ("web,age=1s", "unknown key \"age\": expected from"),
+            ("web,retain-size=0", "retain-size: expected more than 0"),
+            ("web,retain-age=0s", "retain-age: expected more than 0"),
         ] {
             let error = rule(text).unwrap_err();
             assert!(error.contains(told), "{text}: {error}");

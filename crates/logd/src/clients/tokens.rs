@@ -19,10 +19,10 @@ const TENANT_BYTES_MAX: usize = 95;
 /// How tokens may travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// By TLS, or from this machine
+    /// TLS, or connections from this machine
     #[default]
     Private,
-    /// In any way, also in plain from other machines
+    /// All, also unencrypted connections from other machines
     Any,
 }
 
@@ -93,13 +93,15 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<str>>, String> {
         };
         let tenant = tenant.trim_start();
         if token.len() < TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return wrong("a token has at least 22 letters, digits or ASCII signs");
+            return wrong(
+                "expected a token of at least 22 ASCII letters, digits or punctuation marks",
+            );
         }
         if tenant.len() > TENANT_BYTES_MAX {
-            return wrong("a tenant has at most 95 bytes");
+            return wrong("expected a tenant of at most 95 bytes");
         }
         if tenants.insert(token.into(), tenant.into()).is_some() {
-            return wrong("this token has a tenant already");
+            return wrong("this token already has a tenant");
         }
     }
     Ok(tenants)
@@ -117,9 +119,9 @@ mod tests {
         assert_eq!((&*read[TOKEN], read.len()), ("web 1", 2));
         for (text, told) in [
             (TOKEN.to_owned(), "line 1: expected a token"),
-            ("\nshort web".to_owned(), "line 2: a token has"),
-            (format!("{TOKEN}\u{e9} web"), "a token has"),
-            (format!("{TOKEN} {}", "t".repeat(96)), "a tenant has"),
+            ("\nshort web".to_owned(), "line 2: expected a token of"),
+            (format!("{TOKEN}\u{e9} web"), "expected a token of"),
+            (format!("{TOKEN} {}", "t".repeat(96)), "expected a tenant of"),
             (format!("{TOKEN} a\n{TOKEN} b"), "line 2: this token"),
         ] {
             let error = parse(&text).unwrap_err();

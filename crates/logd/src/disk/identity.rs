@@ -36,7 +36,7 @@ pub(crate) fn of(directory: &Path) -> Result<String, LogdError> {
         Err(error) => Err(LogdError::on(&path, &error)),
         Ok(text) => {
             let id = text.trim_end();
-            let wrong = "it has no name of 16 hexadecimal digits; restore it, or remove it, and ship.cursor \
+            let wrong = "it does not contain 16 hexadecimal digits; restore it, or remove it, and ship.cursor \
                          if there is one, to ship all stored lines under a new name";
             is_identity(id)
                 .then(|| id.to_owned())

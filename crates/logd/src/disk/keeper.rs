@@ -192,7 +192,8 @@ impl Keeper {
         self.must_end.store(true, Ordering::Relaxed);
         // If the thread is gone, the join says why.
         let _ = self.tray.tasks.send(Task::End);
-        let panicked = |_| Err(LogdError::Failed("the thread of segments panicked".to_owned()));
+        let panicked =
+            |_| Err(LogdError::Failed("the thread that maintains segments panicked".to_owned()));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
@@ -327,7 +328,7 @@ impl Work {
                 match self.look() {
                     Ok(found) => to_pack = found,
                     Err(error) => {
-                        log::remark("segments", format_args!("looking after segments: {error}"));
+                        log::remark("segments", format_args!("maintaining segments: {error}"));
                     }
                 }
                 look = Instant::now() + LOOK_TIME;
@@ -346,7 +347,9 @@ impl Work {
             let seconds = jump.as_secs();
             log::remark(
                 "segments",
-                format_args!("the clock went {seconds} s forward: no segment is older for that"),
+                format_args!(
+                    "the clock jumped {seconds} s forward; no segment expires earlier because of it"
+                ),
             );
         }
         self.forget_names(care.forget_names);
@@ -565,9 +568,12 @@ impl Work {
             }
             // Descriptors will be closed. A rest would keep all of the stream, and a disk full of dead letters full.
             Err(error) if is_descriptors(error) => {
-                log::remark("segments", format_args!("{}: to be removed: {error}", name.display()));
+                log::remark(
+                    "segments",
+                    format_args!("{}: cannot be removed: {error}", name.display()),
+                );
             }
-            Err(error) => self.rest(key, &name, &format!("to be removed: {error}")),
+            Err(error) => self.rest(key, &name, &format!("cannot be removed: {error}")),
         }
         removed.is_ok()
     }

@@ -174,7 +174,7 @@ fn note(error: &hyper::Error, client: &Client, shared: &Shared) {
 fn give_up<T>(client: &Client, shared: &Shared) -> Option<T> {
     shared.counts.broken.fetch_add(1, Ordering::Relaxed);
     let peer = client.peer;
-    log::remark("unread", format_args!("{peer}: it does not read its answers; closed"));
+    log::remark("unread", format_args!("{peer}: the client does not read its answers; closed"));
     None
 }
 

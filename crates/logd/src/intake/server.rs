@@ -229,7 +229,7 @@ impl Intake {
                 Err(LogdError::failed("the thread that stores what the intake receives panicked"))
             }
             Err(_) => Err(LogdError::failed(
-                "what the intake received could not be stored in the time for the drain; it was not acknowledged",
+                "what the intake received could not be stored within --drain; it was not acknowledged",
             )),
         }
     }

@@ -13,9 +13,9 @@ pub(crate) mod octets;
 /// How a client separates lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Framing {
-    /// Each ends in LF or CRLF
+    /// Each line ends in LF or CRLF
     Lines,
-    /// Before each stands how many bytes it has, and a space (RFC 6587)
+    /// Each line comes after its length in bytes and a space (RFC 6587)
     OctetCounting,
 }
 

@@ -15,12 +15,12 @@ use crate::lines::text::{quote, quote_hex};
 /// What becomes of lines that are no JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wrap {
-    /// They become dead letters
+    /// Not wrapped: such lines become dead letters
     #[default]
     None,
-    /// {"message":"..."}
+    /// An object with the text of the line: {"message":"..."}
     Raw,
-    /// Likewise, with the fields of RFC 5424 or RFC 3164 if it is syslog
+    /// Like raw, with the fields of RFC 5424 or RFC 3164 if the line is syslog
     Syslog,
 }
 

@@ -210,10 +210,16 @@ impl Server {
             Refused::Wrong(why) => Answer::text(400, &format!("{why}\n")),
         })?;
         let (kind, places_max, busy): (&Kind, _, _) = match is_live {
-            true => (&self.readers.live, LIVE_MAX, "as many clients as there may be read lines\n"),
-            false => {
-                (&self.readers.searches, SEARCHES_MAX, "as many searches as there may be run\n")
-            }
+            true => (
+                &self.readers.live,
+                LIVE_MAX,
+                "too many clients are reading lines; try again later\n",
+            ),
+            false => (
+                &self.readers.searches,
+                SEARCHES_MAX,
+                "too many searches are running; try again later\n",
+            ),
         };
         let place = kind.enter(places_max).ok_or_else(|| Answer::text(503, busy))?;
         Ok(Wish { is_live, args, place })
@@ -223,10 +229,7 @@ impl Server {
         self.readers.deny(denied);
         if denied == Denied::Token {
             let peer = ends.peer;
-            log::remark(
-                "page",
-                format_args!("{peer} asked for lines with a token that nobody has"),
-            );
+            log::remark("page", format_args!("{peer} asked for lines with an unknown token"));
         }
         let (status, why) = denied.answer();
         Answer::text(status, why)

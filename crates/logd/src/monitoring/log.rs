@@ -24,9 +24,9 @@ const KINDS_MAX: usize = 64;
 /// How remarks are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// A line for people
+    /// A line of text
     Text,
-    /// An object: time_ms, kind, message, and suppressed where lines of the kind were left out
+    /// An object with time_ms, kind, message, and suppressed if messages of the kind were left out
     Json,
 }
 

@@ -137,7 +137,7 @@ impl Session {
     fn reason(&self, error: &rustls::Error) -> String {
         match error {
             rustls::Error::InvalidMessage(_) if !self.is_up => {
-                format!("{error}: what came is no TLS, which clients have to speak here")
+                format!("{error}: the client does not speak TLS, which this port requires")
             }
             error => error.to_string(),
         }

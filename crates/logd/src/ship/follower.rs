@@ -241,7 +241,7 @@ impl Follower {
         if has_lines && !has_ended && !self.is_hopeless() {
             let name = name.display();
             return Err(LogdError::Failed(format!(
-                "{name}: a batch does not have its checksum: trying again"
+                "{name}: a batch does not match its checksum; trying again"
             )));
         }
         if let Some(open) = &mut self.open {

@@ -42,10 +42,10 @@ pub(crate) fn try_answers(bytes: &[u8]) {
 /// How often Kafka has a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Delivery {
-    /// Once, and again after a crash; headers tell
+    /// Once, or again after a crash; headers number the lines, so that consumers can drop repeats
     #[default]
     Idempotent,
-    /// Once for consumers that read committed records, by transactions
+    /// Once, in transactions, for consumers that read only committed records
     ExactlyOnce,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn brokers(text: &str) -> Result<Brokers, String> {
     let all: Vec<&str> = text.split(',').map(str::trim).collect();
     match all.iter().all(is_address) {
         true => Ok(Brokers(all.into_iter().map(str::to_owned).collect())),
-        false => Err("expected HOST:PORT, or several with commas between".to_owned()),
+        false => Err("expected HOST:PORT, or several separated by commas".to_owned()),
     }
 }
 

@@ -300,7 +300,7 @@ impl<D: Destination> Lane<D> {
             log::remark(
                 "ship",
                 format_args!(
-                    "stream {stream}: {why}; lines wait in the segments, and it is tried again"
+                    "stream {stream}: {why}; lines wait in the segments, and logd tries again"
                 ),
             );
         }

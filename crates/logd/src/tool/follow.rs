@@ -21,6 +21,7 @@ use crate::{
     tool::{
         merge::{Wanted, write_merged},
         printer::{Plain, Printer},
+        problems::tell_if_empty,
     },
 };
 
@@ -51,6 +52,7 @@ pub(super) fn tail(
     once: bool,
     out: &mut impl Write,
 ) -> Result<(), LogdError> {
+    tell_if_empty(directory, &streams(directory)?);
     let mut printer = Plain { shown: wanted.selection.shown, out, are_gaps_told: true };
     let mut places = BTreeMap::new();
     let first = |segments: &InDirectory<'_>, _| {

@@ -61,7 +61,7 @@ impl<W: Write> Printer for Plain<'_, W> {
 /// Reports missing lines on standard error.
 pub(super) fn tell_gap(stream: Stream, lines: &Range<u64>) {
     let (from, to) = (lines.start, lines.end - 1);
-    let _ = writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are not there");
+    let _ = writeln!(io::stderr(), "ringwise: logd: {stream}: lines {from} to {to} are missing");
 }
 
 /// Waits, and says whether anybody still reads standard output. While no line comes, no write would fail.

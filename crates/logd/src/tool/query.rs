@@ -35,7 +35,7 @@ use crate::{
         follow::{Place, follow, live},
         merge::Wanted,
         printer::{Printer, has_output_after, tell_gap},
-        problems::{tell_of_no_segments, told},
+        problems::{tell_if_empty, told},
         selection::{Selection, Sought},
         shown::Shown,
     },
@@ -48,7 +48,7 @@ const THREADS_MAX: i64 = 64;
 /// What is asked for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct QueryArgs {
-    /// The directory of a daemon, which may run
+    /// Read this directory: the --dir of a daemon, which may be running
     directory: PathBuf,
     #[command(flatten)]
     sought: Sought,
@@ -60,17 +60,17 @@ pub(crate) struct QueryArgs {
     /// Print only the number of lines
     #[arg(long, conflicts_with_all = ["follow", "with_origin"])]
     count: bool,
-    /// Go on as lines are stored
+    /// Wait for new lines and print them too
     #[arg(long)]
     follow: bool,
-    /// Say on standard error what was read and how long it took
+    /// Print on standard error what was read and how long it took
     #[arg(long)]
     stats: bool,
     /// Write the lines to a Parquet file, with their numbers, times and senders
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"],
           conflicts_with_all = ["count", "follow", "with_origin"])]
     output: Option<Vec<OsString>>,
-    /// Threads that read segments [default: one for each processor]
+    /// Read segments with this many threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Option<u32>,
 }
@@ -172,6 +172,7 @@ fn write_table(args: &QueryArgs, path: &Path) -> Result<(), LogdError> {
     let mut wanted = args.wanted();
     wanted.selection.has_numbers = true;
     let sources = args.sources(&wanted)?;
+    tell_if_empty(&args.directory, &streams(&args.directory)?);
     let mut table = table::Table::new(path, args.limit.unwrap_or(u64::MAX))?;
     let Scanned { problems, counts, .. } =
         scan(&sources, &wanted.selection, threads(args), &mut table)?;
@@ -186,7 +187,7 @@ fn write_table(args: &QueryArgs, path: &Path) -> Result<(), LogdError> {
 #[cfg(not(feature = "parquet"))]
 fn write_table(_: &QueryArgs, _: &Path) -> Result<(), LogdError> {
     let text =
-        "--output parquet: this ringwise was built without it: build it with --features parquet";
+        "--output parquet: this build cannot write Parquet files; build it with --features parquet";
     Err(LogdError::Usage(text.to_owned()))
 }
 
@@ -196,9 +197,7 @@ fn print(args: &QueryArgs, out: &mut impl Write) -> Result<(), LogdError> {
     let directory = &*args.directory;
     let wanted = args.wanted();
     let sources = args.sources(&wanted)?;
-    if streams(directory)?.is_empty() {
-        tell_of_no_segments(directory);
-    }
+    tell_if_empty(directory, &streams(directory)?);
     let mut printer = Lines { args, out, left: args.limit.unwrap_or(u64::MAX), count: 0 };
     let Scanned { ends, problems, counts } =
         scan(&sources, &wanted.selection, threads(args), &mut printer)?;

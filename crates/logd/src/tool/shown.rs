@@ -17,20 +17,20 @@ use crate::disk::segment::{
 /// What is shown of stored lines. Without any of it: all lines, as they came.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Shown {
-    /// Print each line in an object: time_ms (of its arrival), peer, tenant, line
+    /// Print each line in an object: time_ms (when it arrived), peer, tenant, line
     #[arg(long)]
     with_origin: bool,
-    /// Only lines of this tenant
+    /// Print only lines of this tenant
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Only lines from this address
+    /// Print only lines from this address
     #[arg(long, value_name = "IP[:PORT]", value_parser = peer)]
     peer: Option<Peer>,
-    /// Only lines that came at this time or later: how long ago (10m), or UTC
+    /// Print only lines that arrived at this time or later: how long ago (10m), or in UTC
     /// (2026-01-31T12:00:00)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
-    /// Only lines that came before this time
+    /// Print only lines that arrived before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<u64>,
 }

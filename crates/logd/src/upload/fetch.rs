@@ -95,7 +95,8 @@ pub(super) fn bring(
         told.and_then(|()| out.flush()).map_err(|error| LogdError::output(&error))?;
     }
     if unfinished > 0 {
-        let text = "objects have no index: their upload was not finished, and they are left out";
+        let text =
+            "objects have no index, because their upload was not finished; logd skipped them";
         let _ = writeln!(io::stderr(), "ringwise: logd: {unfinished} {text}");
     }
     Ok(problems)
@@ -113,11 +114,11 @@ async fn find(place: &Place, store: Arc<dyn ObjectStore>) -> Result<Found, Troub
     let names: Vec<&str> = names.filter(|name| is_identity(name)).collect();
     let [name] = names[..] else {
         return Err(Trouble(match names.len() {
-            0 => "no segments are there".to_owned(),
+            0 => "no segments there; name the URL that --upload names".to_owned(),
             count => {
                 let some = names.iter().take(10).copied().collect::<Vec<_>>().join(", ");
                 format!(
-                    "{count} directories have segments there: add one of them, as {place}/{}: {some}",
+                    "{count} directories have segments there; add one of their names, as in {place}/{}: {some}",
                     names[0]
                 )
             }
@@ -126,7 +127,7 @@ async fn find(place: &Place, store: Arc<dyn ObjectStore>) -> Result<Found, Troub
     let store = place.connect(Some(name))?()?;
     let found = segments(&store).await?;
     match found.is_empty() {
-        true => Err(Trouble("no segments are there".to_owned())),
+        true => Err(Trouble("no segments there; name the URL that --upload names".to_owned())),
         false => Ok((store, found)),
     }
 }
@@ -164,7 +165,7 @@ async fn fetch_one(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(path(Part::Index), error)),
         Ok(_) => {
-            let text = "the directory has another segment of this name: name an empty directory";
+            let text = "the directory has another segment with this name; name an empty directory";
             return Err(Trouble(text.to_owned()));
         }
     }

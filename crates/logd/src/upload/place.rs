@@ -72,13 +72,15 @@ impl Place {
             let store = below(store, prefix, id);
             return Ok(Arc::new(move || Ok(store.clone())));
         }
-        let no_path = |()| Trouble(format!("{self} is no path of a directory"));
+        let no_path = |()| Trouble(format!("{self} is not the path of a directory"));
         let directory = self.url.to_file_path().map_err(no_path)?;
         let id = id.map(str::to_owned);
         Ok(Arc::new(move || {
             if !directory.is_dir() {
                 let directory = directory.display();
-                return Err(Trouble(format!("{directory} is no directory: make it, or mount it")));
+                return Err(Trouble(format!(
+                    "{directory} is not a directory: create it, or mount it"
+                )));
             }
             let store = LocalFileSystem::new_with_prefix(&directory).map_err(told)?;
             // The copy has to survive a power cut before the segment may go.
@@ -110,7 +112,7 @@ fn cloud(url: &Url) -> Result<(Box<dyn ObjectStore>, Path), Trouble> {
 /// No place of a cloud passes [`place`] in this build.
 #[cfg(not(feature = "cloud"))]
 fn cloud(url: &Url) -> Result<(Box<dyn ObjectStore>, Path), Trouble> {
-    Err(Trouble(format!("this build has no store for {url}")))
+    Err(Trouble(format!("this build cannot reach {url}; build it with --features cloud")))
 }
 
 /// An error of a store in one line. The answer of a server may be a page.

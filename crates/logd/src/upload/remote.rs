@@ -100,7 +100,9 @@ impl Remote {
             let bytes = self.bounds.within(self.store.get_range(key, at..end)).await?;
             if bytes.len() as u64 != end - at {
                 let (count, wanted) = (bytes.len(), end - at);
-                return Err(Trouble(format!("{key}: the store gave {count} bytes of {wanted}")));
+                return Err(Trouble(format!(
+                    "{key}: the store returned {count} of {wanted} bytes"
+                )));
             }
             take(&bytes)?;
             at = end;
@@ -112,7 +114,7 @@ impl Remote {
     pub(super) async fn small(&self, key: &Path) -> Result<Option<Vec<u8>>, Trouble> {
         let Some(size) = self.size(key).await? else { return Ok(None) };
         if size > INDEX_BYTES_MAX {
-            return Err(Trouble(format!("{key}: {size} bytes are too many")));
+            return Err(Trouble(format!("{key}: the object is too large: {size} bytes")));
         }
         let mut object = Vec::new();
         self.read(key, size, |bytes| {

@@ -47,8 +47,8 @@ impl Worker {
         log::remark(
             "answers",
             format_args!(
-                "too little memory (--budget): ended {} connections, those with the most unread answers \
-                 or lines beyond a quota",
+                "--budget is used up: closed {} connections, those with the most unread answers or lines \
+                 beyond a quota",
                 given_up.len()
             ),
         );
@@ -77,7 +77,7 @@ impl Worker {
         log::remark(
             "unfinished",
             format_args!(
-                "too little memory (--budget): gave up {} unfinished lines, of the clients that hold the most",
+                "--budget is used up: gave up {} unfinished lines of the clients that use the most memory",
                 given_up.len()
             ),
         );

@@ -33,7 +33,7 @@ fn while_kafka_is_away_lines_are_stored_and_acknowledged() {
         let output = daemon.end();
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         // Once for the one stream that has lines.
-        let told = output.matches("lines wait in the segments, and it is tried again").count();
+        let told = output.matches("lines wait in the segments, and logd tries again").count();
         assert_eq!(told, 1, "{output}");
         assert_eq!(cat(&[], directory.path()), ["1", "2", "3"]);
     }

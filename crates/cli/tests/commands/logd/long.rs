@@ -41,7 +41,7 @@ fn they_are_answered_and_counted_and_stored_nowhere() {
         drop((client, silent));
         let output = daemon.end();
         assert_eq!(count(&output, "refused for their length"), 4, "{output}");
-        let said = format!("{peer}: refused a line of 5002 bytes: more than --max-line\n");
+        let said = format!("{peer}: refused a line of 5002 bytes: it is longer than --max-line\n");
         assert!(output.contains(&said), "{output}");
         assert_eq!(cat(&[], directory.path()), ["1", "2", "3"]);
         assert_eq!(cat(&["--dead"], directory.path()).len(), 1);

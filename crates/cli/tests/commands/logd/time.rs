@@ -110,7 +110,7 @@ fn a_clock_that_jumps_changes_nothing() {
         client.send(3);
         wait_until("the jump is seen", || {
             let said = fs::read_to_string(directory.join("said")).unwrap();
-            said.contains("s forward: no segment is older for that")
+            said.contains("s forward; no segment expires earlier because of it")
         });
         assert_eq!(lines(), "1\n2\n3\n");
         set("-7300d");

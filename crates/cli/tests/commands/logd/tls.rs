@@ -345,7 +345,7 @@ fn garbage_instead_of_tls_is_refused_and_counted() {
         drop(honest);
         let output = daemon.end();
         assert_eq!(count(&output, "refused by TLS"), 40, "{output}");
-        assert!(output.contains("what came is no TLS"), "{output}");
+        assert!(output.contains("the client does not speak TLS"), "{output}");
         let told: Vec<serde_json::Value> =
             output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let told = told.iter().filter(|remark| remark["kind"] == "tls").count();
@@ -440,7 +440,10 @@ fn halves_of_records_and_handshakes_stay_within_the_budget() {
         drop((clients, handshakes, honest));
         wait_until("memory is free", || uncommitted(&page) == 0);
         let output = daemon.end();
-        assert!(output.contains("unfinished lines, of the clients that hold the most"), "{output}");
+        assert!(
+            output.contains("unfinished lines of the clients that use the most memory"),
+            "{output}"
+        );
         assert!(count(&output, "broken,") > 50, "{output}");
     }
 }
@@ -479,9 +482,13 @@ fn what_is_wrong_with_certificates_is_said_in_one_line() {
     for (arguments, status, word) in [
         (vec!["--tls-cert", "server.pem"], 2, "--tls-key"),
         (vec!["--tls-client-ca", "ca.pem"], 2, "--tls-cert"),
-        (vec!["--tls-cert", "none.pem", "--tls-key", "server.key"], 1, "name one that is there"),
-        (vec!["--tls-cert", "empty", "--tls-key", "server.key"], 1, "no certificate in it"),
-        (vec!["--tls-cert", "server.pem", "--tls-key", "server.pem"], 1, "no private key in it"),
+        (vec!["--tls-cert", "none.pem", "--tls-key", "server.key"], 1, "; name an existing path"),
+        (vec!["--tls-cert", "empty", "--tls-key", "server.key"], 1, "it has no certificate; name"),
+        (
+            vec!["--tls-cert", "server.pem", "--tls-key", "server.pem"],
+            1,
+            "it has no private key; name",
+        ),
         (vec!["--tls-cert", "server.pem", "--tls-key", "other.key"], 1, "not the key of"),
     ] {
         let arguments: Vec<String> = arguments

@@ -76,7 +76,7 @@ fn a_store_that_is_away_holds_nothing_up_and_is_told_once() {
     let (_, table) = shown.split_once("id=\"uploads\"").unwrap();
     let (table, _) = table.split_once("</table>").unwrap();
     for part in
-        ["<td>0<td>0 B<td>4<td>", "<td class=\"bad\">", "is no directory: make it, or mount"]
+        ["<td>0<td>0 B<td>4<td>", "<td class=\"bad\">", "is not a directory: create it, or mount"]
     {
         assert!(table.contains(part), "{part}: {table}");
     }
@@ -91,7 +91,7 @@ fn a_store_that_is_away_holds_nothing_up_and_is_told_once() {
     assert!(figure("bytes_total") > 4 * 64);
     drop(client);
     let output = daemon.end();
-    for told in ["is no directory: make it, or mount it", "it works again"] {
+    for told in ["is not a directory: create it, or mount it", "it works again"] {
         assert_eq!(output.matches(told).count(), 1, "{output}");
     }
     assert_eq!(cat(&[], fetch(&store).path()), ["1", "2", "3", "4"]);

@@ -93,7 +93,7 @@ pub(super) fn parse(
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if !options.contains(&&*name) {
             let options = options.join(", ");
-            return Err(Refused::Wrong(format!("unknown parameter {name:?}: there are {options}")));
+            return Err(Refused::Wrong(format!("unknown parameter {name:?}: expected {options}")));
         }
         // A form sends fields that nobody has filled.
         if value.is_empty() {
@@ -132,13 +132,13 @@ mod tests {
             assert!(found.contains(part), "{part}: {found}");
         }
         for (query, options, told) in [
-            ("limit=0", SEARCH_OPTIONS, "invalid value '0' for '--limit <N>'"),
+            ("limit=0", SEARCH_OPTIONS, "limit: invalid value '0': expected at least 1"),
             ("since=soon", SEARCH_OPTIONS, "expected how long ago (10m)"),
             ("where=x", SEARCH_OPTIONS, "expected NAME=VALUE"),
             ("match=a%0Ab", SEARCH_OPTIONS, "without a line end"),
             ("since=1m", LIVE_OPTIONS, "unknown parameter"),
             ("follow=", SEARCH_OPTIONS, "unknown parameter"),
-            ("tenant=a&tenant=b", LIVE_OPTIONS, "cannot be used multiple times"),
+            ("tenant=a&tenant=b", LIVE_OPTIONS, "tenant is given twice: give it once"),
         ] {
             let error = parsed(query, options, None).unwrap_err();
             assert!(error.contains(told) && error.lines().count() == 1, "{query}: {error}");

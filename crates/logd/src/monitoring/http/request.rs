@@ -85,7 +85,7 @@ fn head(request: &httparse::Request<'_, '_>) -> Result<Head, &'static str> {
         };
         // Whoever is in front of the daemon may have looked at the other one.
         if place.is_some() {
-            return Err("a header that may stand once stands twice\n");
+            return Err("a header is repeated that may occur only once\n");
         }
         *place = Some(String::from_utf8_lossy(header.value).trim().to_owned());
     }

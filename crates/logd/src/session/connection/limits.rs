@@ -41,19 +41,19 @@ pub(crate) struct Limits {
 /// What becomes of lines that are too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LongLines {
-    /// Their beginnings are stored, as dead letters
+    /// Their beginnings are stored as dead letters
     DeadLetter,
-    /// Nothing of them is stored; they are counted, and said with who sent them
+    /// They are not stored; logd counts them and logs their senders
     Refuse,
 }
 
 /// Who may send lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Senders {
-    /// Everybody who reaches a port
+    /// All clients that reach a port
     #[default]
     Anyone,
-    /// Who has a tenant: by a token, a certificate, or an address (--tenant NAME,from=NETWORK)
+    /// Clients with a tenant: from a token, a certificate or an address (--tenant NAME,from=NETWORK)
     Tenants,
 }
 

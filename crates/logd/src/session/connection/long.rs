@@ -41,8 +41,8 @@ impl Connection {
             self.rejected.push_back((self.sequence, Cause::TooLong.word()));
         }
         let why = match limits.refuses(bytes) {
-            true => "more than --max-line",
-            false => "and unfinished where memory was short (--budget)",
+            true => "it is longer than --max-line",
+            false => "it is unfinished, and --budget is used up",
         };
         let peer = &self.peer;
         log::remark("long-line", format_args!("{peer}: refused a line of {bytes} bytes: {why}"));

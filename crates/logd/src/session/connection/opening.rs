@@ -190,10 +190,7 @@ impl Connection {
             }
         };
         let peer = &self.peer;
-        log::remark(
-            "misdirected",
-            format_args!("{peer}: {what} came to the port for lines; refused"),
-        );
+        log::remark("misdirected", format_args!("{peer}: refused {what} on the port for lines"));
     }
 }
 

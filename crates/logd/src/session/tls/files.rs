@@ -23,9 +23,9 @@ use crate::{error::LogdError, monitoring::log, session::tls::certificate::is_aut
 /// Whether clients need a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ClientAuth {
-    /// A client may show one
+    /// Clients may present one
     Optional,
-    /// A client without one is refused
+    /// Clients without one are refused
     Required,
 }
 
@@ -50,7 +50,7 @@ impl Files {
                 "tls",
                 format_args!(
                     "{CERTIFICATE} {}: it is the certificate of an authority, which clients that use rustls refuse \
-                    (CaUsedAsEndEntity): make one with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`",
+                    (CaUsedAsEndEntity); make another with `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`",
                     self.certificate.display()
                 ),
             );
@@ -115,7 +115,7 @@ impl Own<'_> {
         let ((option, path), (key_option, key)) = (self.certificate, self.key);
         match error {
             rustls::Error::InconsistentKeys(_) => LogdError::Failed(format!(
-                "{key_option} {}: not the key of the certificate in {}: name two that belong together",
+                "{key_option} {}: it is not the key of the certificate in {}; name two that belong together",
                 key.display(),
                 path.display()
             )),
@@ -137,7 +137,7 @@ fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, pem::Error>>();
     let found = read().map_err(|error| unreadable(option, path, &error))?;
     match found.is_empty() {
-        true => Err(wrong(option, path, &"no certificate in it (PEM is wanted)")),
+        true => Err(wrong(option, path, &"it has no certificate; name a PEM file with one")),
         false => Ok(found),
     }
 }
@@ -145,7 +145,9 @@ fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>
 fn unreadable(option: &str, path: &Path, error: &pem::Error) -> LogdError {
     match error {
         pem::Error::Io(error) => LogdError::on(path, error).of(option),
-        pem::Error::NoItemsFound => wrong(option, path, &"no private key in it (PEM is wanted)"),
+        pem::Error::NoItemsFound => {
+            wrong(option, path, &"it has no private key; name a PEM file with one")
+        }
         error => wrong(option, path, error),
     }
 }

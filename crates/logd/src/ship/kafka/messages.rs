@@ -79,7 +79,7 @@ pub(super) fn check_versions(answer: &[u8], has_transactions: bool) -> Result<()
         if !all.iter().any(takes) {
             let (name, version) = (kind.name, kind.version);
             return Err(format!(
-                "it does not take {name} requests of version {version}: Kafka 2.4 to 4.x do"
+                "it does not support {name} requests of version {version}: Kafka 2.4 to 4.x do"
             ));
         }
     }
@@ -300,7 +300,7 @@ impl Metadata {
 
     fn topic(&self, name: &str) -> Result<&Topic, String> {
         let found = self.topics.iter().find(|topic| topic.name == name);
-        found.ok_or_else(|| format!("it says nothing of the topic {name}"))
+        found.ok_or_else(|| format!("its answer does not have the topic {name}"))
     }
 
     /// Returns how many partitions a topic has.

@@ -16,10 +16,10 @@ const ZSTD: i16 = 4;
 /// How batches are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Compression {
-    /// Not at all
+    /// No compression
     #[default]
     None,
-    /// By zstd at level 1
+    /// zstd at level 1
     Zstd,
 }
 

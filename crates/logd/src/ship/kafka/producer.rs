@@ -142,7 +142,7 @@ impl Kafka {
                 let leader = leader.and_then(|_| metadata.leader(&topic, position::PARTITION));
                 let leader = leader.map_err(|why| connection.trouble(&why))?;
                 let request = messages::find_coordinator(transactions.id());
-                let why = "nobody coordinates transactions";
+                let why = "no broker coordinates transactions";
                 let found = patiently(&mut connection, &request, why, messages::coordinator)?;
                 Some((found, leader))
             }

@@ -122,7 +122,7 @@ impl Transactions {
             none => {
                 let partitions = [partition, (&*self.topic, PARTITION)];
                 let request = messages::add_partitions((&self.id, session.producer), &partitions);
-                let why = "it begins no transaction";
+                let why = "it does not begin a transaction";
                 patiently(&mut session.coordinator, &request, why, messages::added)?;
                 none.insert(Open { since: Instant::now(), shipments: 0, end: Reached::default() })
             }
@@ -170,7 +170,7 @@ fn not_connected() -> Trouble {
 }
 
 /// What is said of a producer id that is not given.
-pub(super) const NO_PRODUCER: &str = "it gives no producer id";
+pub(super) const NO_PRODUCER: &str = "it does not assign a producer id";
 
 /// How often a request is sent again that comes too early, and after how long.
 const TRIES: u32 = 100;

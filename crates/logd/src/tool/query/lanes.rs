@@ -61,7 +61,9 @@ pub(super) fn scan(
             let thread = thread::Builder::new().name("logd-query".into());
             match thread.spawn_scoped(scope, || shared.read()) {
                 Err(error) if number == 0 => {
-                    return Err(LogdError::failed(format!("a thread: {error}: raise ulimit -u")));
+                    return Err(LogdError::failed(format!(
+                        "cannot start a thread: {error}; raise ulimit -u"
+                    )));
                 }
                 _ => {}
             }

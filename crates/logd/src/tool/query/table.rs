@@ -66,7 +66,7 @@ impl Table {
         let failed = |error: io::Error| LogdError::on(path, &error).of("--output parquet");
         let target = target(path).map_err(failed)?;
         if target.exists() && !target.is_file() {
-            let text = "it is no regular file: name a file";
+            let text = "it is not a regular file; name a file";
             let path = path.display();
             return Err(LogdError::Usage(format!("--output parquet {path}: {text}")));
         }
@@ -328,7 +328,10 @@ mod tests {
             let error = Table::new(&path(name), 9).err().unwrap();
             assert!(matches!(error, LogdError::Usage(_)), "{error}");
             let error = error.to_string();
-            assert!(error.contains("no regular file") && error.lines().count() == 1, "{error}");
+            assert!(
+                error.contains("not a regular file; name a file") && error.lines().count() == 1,
+                "{error}"
+            );
         }
     }
 

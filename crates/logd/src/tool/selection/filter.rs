@@ -17,18 +17,19 @@ use super::condition::Condition;
 /// Conditions on the content of lines.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Sought {
-    /// Only lines with this text, byte for byte; can be given several times, and all have to be there
+    /// Print only lines that contain this text, byte for byte; if given several times, lines with all of
+    /// the texts
     #[arg(long = "match", value_name = "TEXT", value_parser = text, allow_hyphen_values = true)]
     texts: Vec<String>,
-    /// Only lines with this field, such as level=error or http.status=500; can be given several times, and all have
-    /// to hold
+    /// Print only lines with this field, such as level=error or http.status=500; if given several times, lines
+    /// with all of the fields
     #[arg(long = "where", value_name = "NAME=VALUE", allow_hyphen_values = true)]
     conditions: Vec<Condition>,
 }
 
 fn text(text: &str) -> Result<String, &'static str> {
     match text.contains('\n') {
-        true => Err("expected a text without a line end, because no line has one"),
+        true => Err("expected a text without a line end, because no line contains one"),
         false => Ok(text.to_owned()),
     }
 }

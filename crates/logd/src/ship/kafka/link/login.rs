@@ -41,8 +41,9 @@ fn log_in(connection: &mut Connection, login: &Login) -> Result<(), Trouble> {
     let answer = step(connection, login, &second)?;
     match proof.is_in(&answer) {
         true => Ok(()),
-        false => Err(connection
-            .trouble("it does not prove that it knows the password: it may be no broker of yours")),
+        false => Err(connection.trouble(
+            "it does not prove that it knows the password: it may not be one of your brokers",
+        )),
     }
 }
 
@@ -57,12 +58,12 @@ fn choose(connection: &mut Connection, login: &Login) -> Result<(), Trouble> {
         Some((Code::UNSUPPORTED_SASL_MECHANISM, offered)) => {
             let offered = offered.join(", ");
             Err(connection
-                .trouble(&format!("it offers no {name}, but {offered}: choose by --kafka-sasl")))
+                .trouble(&format!("it does not offer {name}, but {offered}: choose with --kafka-sasl")))
         }
         Some((Code::ILLEGAL_SASL_STATE, _)) => Err(connection.trouble(
-            "its listener takes no login: name its listener with SASL, or leave --kafka-login out",
+            "its listener does not use SASL: name its listener with SASL, or leave --kafka-login out",
         )),
-        Some((code, _)) => Err(connection.trouble(&format!("it takes no login: {code}"))),
+        Some((code, _)) => Err(connection.trouble(&format!("it refuses SASL: {code}"))),
         None => Err(connection.trouble("its answer is not understood")),
     }
 }

@@ -87,7 +87,7 @@ impl<'a> Exchange<'a> {
 
     /// Makes the second message from the answer to the first, and what proves that the server knows the password.
     pub(super) fn second(&self, answer: &str) -> Result<(String, Proof), String> {
-        let wrong = || format!("its answer is no SCRAM: {}", answer.escape_debug());
+        let wrong = || format!("its answer is not SCRAM: {}", answer.escape_debug());
         let mut parts = answer.split(',');
         let mut part = |name: &str| parts.next()?.strip_prefix(name)?.strip_prefix('=');
         let (nonce, salt, rounds) = part("r")
@@ -102,7 +102,7 @@ impl<'a> Exchange<'a> {
         }
         if !ROUNDS.contains(&rounds) {
             let (least, most) = (ROUNDS.start(), ROUNDS.end());
-            return Err(format!("it hashes passwords {rounds} times: {least} to {most} are taken"));
+            return Err(format!("it hashes passwords {rounds} times: expected {least} to {most}"));
         }
         let hash = self.hash;
         let salted = hash.salted(self.password, &salt, rounds).ok_or_else(wrong)?;
@@ -182,11 +182,11 @@ mod tests {
     fn an_answer_that_is_wrong_is_refused() {
         let told = |answer: &str| exchange().second(answer).map(drop).unwrap_err();
         for (answer, word) in [
-            ("", "no SCRAM"),
-            ("e=unknown-user", "no SCRAM: e=unknown-user"),
-            ("r=a,s=b", "no SCRAM"),
-            (&*ANSWER.replace("gQ==", "g"), "no SCRAM"),
-            (&*ANSWER.replace("4096", "x"), "no SCRAM"),
+            ("", "not SCRAM"),
+            ("e=unknown-user", "not SCRAM: e=unknown-user"),
+            ("r=a,s=b", "not SCRAM"),
+            (&*ANSWER.replace("gQ==", "g"), "not SCRAM"),
+            (&*ANSWER.replace("4096", "x"), "not SCRAM"),
             (&*ANSWER.replace("rOpr", "qOpr"), "another login"),
             ("r=rOprNGfwEbeRWgbNEkqO,s=W22Z,i=4096", "another login"),
             (&*ANSWER.replace("4096", "4095"), "4095 times"),

@@ -25,13 +25,13 @@ const LOGIN: &str = "--kafka-login";
 /// How a login shows that it knows the password.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mechanism {
-    /// The password itself, over TLS
+    /// Send the password itself; needs TLS
     #[value(name = "plain")]
     Plain,
-    /// A proof of it (RFC 7677)
+    /// Send a proof of the password (RFC 7677)
     #[value(name = "scram-sha-256")]
     ScramSha256,
-    /// Likewise, with SHA-512
+    /// Send a proof of the password, with SHA-512
     #[default]
     #[value(name = "scram-sha-512")]
     ScramSha512,
@@ -98,7 +98,7 @@ impl Login {
         let text = text.map_err(|error| LogdError::on(&self.file, &error).of(LOGIN))?;
         parse(&text).ok_or_else(|| {
             let file = self.file.display();
-            let wrong = "two lines are wanted: the user, and the password";
+            let wrong = "expected two lines: the user and the password";
             LogdError::Failed(format!("{LOGIN} {file}: {wrong}"))
         })
     }
@@ -179,12 +179,14 @@ mod tests {
         };
         assert!(login(&file).starts_with("--kafka-login ") && login(&file).contains("two lines"));
         assert!(!login(&file).contains("secret"));
-        assert!(login(&directory.path().join("none")).contains("name one that is there"));
+        assert!(login(&directory.path().join("none")).contains("; name an existing path"));
         let tls = |own| {
             let tls = Tls { authorities: file.clone(), own };
             Security { tls: Some(tls), login: None }.check().unwrap_err().to_string()
         };
-        assert!(tls(None).starts_with("--kafka-ca ") && tls(None).contains("no certificate"));
+        assert!(
+            tls(None).starts_with("--kafka-ca ") && tls(None).contains("it has no certificate")
+        );
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         std::fs::write(&file, made.cert.pem()).unwrap();

@@ -28,7 +28,7 @@ impl Transport {
         config: Arc<ClientConfig>,
     ) -> Result<Transport, String> {
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| format!("{host} is no name that a certificate can have"))?;
+        let name = name.map_err(|_| format!("a certificate cannot have the name {host}"))?;
         let connection = ClientConnection::new(config, name);
         let mut connection = connection.map_err(|error| error.to_string())?;
         while connection.is_handshaking() {

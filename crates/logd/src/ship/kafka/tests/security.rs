@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_login_is_told() {
     let login = |mechanism| Security { tls: None, login: files.login(mechanism, "login") };
     let guard = |login| Guard { tls: None, login };
     let refused = told(guard(gate(&["PLAIN", "GSSAPI"])), login(Mechanism::ScramSha512)).unwrap();
-    let words = "it offers no SCRAM-SHA-512, but PLAIN, GSSAPI: choose by --kafka-sasl";
+    let words = "it does not offer SCRAM-SHA-512, but PLAIN, GSSAPI: choose with --kafka-sasl";
     assert!(refused.ends_with(words), "{refused}");
     let refused = told(guard(None), login(Mechanism::ScramSha256)).unwrap();
     assert!(refused.ends_with("or leave --kafka-login out"), "{refused}");
