@@ -13,6 +13,7 @@ use std::{
 
 use clap::CommandFactory;
 use clap_complete::{Generator, Shell};
+use ringwise_measure::plain;
 
 use crate::Command;
 
@@ -48,6 +49,9 @@ fn file_name(shell: Shell) -> String {
 }
 
 fn make(directory: &Path, place: &str) -> Result<PathBuf, Failure> {
+    if directory.exists() && !directory.is_dir() {
+        fs::read_dir(directory).map_err(|error| Failure::new(directory, error))?;
+    }
     let path = directory.join(place);
     fs::create_dir_all(&path).map_err(|error| Failure::new(&path, error))?;
     Ok(path)
@@ -68,12 +72,12 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}: {}; choose a directory that you may write to",
-            self.path.display(),
-            self.error
-        )
+        let advice = match self.error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "name a directory",
+            io::ErrorKind::StorageFull => "free some space, or name another directory",
+            _ => "name a directory that you may write to",
+        };
+        write!(formatter, "{}: {}; {advice}", self.path.display(), plain(&self.error))
     }
 }
 
@@ -104,6 +108,6 @@ mod tests {
         let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
         let failure = write(&file).unwrap_err().to_string();
-        assert!(failure.contains("file/man/man1"), "{failure}");
+        assert_eq!(failure, format!("{}: Not a directory; name a directory", file.display()));
     }
 }

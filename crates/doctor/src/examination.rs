@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringwise_measure::Sources;
 use ringwise_measure::device::Storage;
 use ringwise_measure::environment::Environment;
+use ringwise_measure::{Sources, plain};
 
 use crate::probe_file::ProbeFile;
 use crate::report::{Report, SCHEMA};
@@ -23,8 +23,8 @@ pub struct DoctorError {
 
 impl fmt::Display for DoctorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = "give a file or directory that exists and can be entered";
-        write!(f, "{}: {}; {advice}", self.path.display(), self.error)
+        let advice = "name an existing file or directory that you may read";
+        write!(f, "{}: {}; {advice}", self.path.display(), plain(&self.error))
     }
 }
 

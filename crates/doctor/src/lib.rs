@@ -29,6 +29,7 @@ pub use examination::{DoctorError, examine};
 pub use finding::{Finding, Status};
 pub use report::{Color, Report, SCHEMA};
 pub use ringwise_measure::Sources;
+use ringwise_measure::plain;
 pub use seccomp::Program;
 
 use std::io::{self, Write};
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 /// The arguments of `ringwise doctor`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Examine the file system and device under this file or directory; doctor
+    /// Examine the file system and device of this file or directory; doctor
     /// writes a temporary file of 4 MiB there and removes it
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: PathBuf,
@@ -47,8 +48,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Examine nothing, and print the rules that a container's seccomp profile
-    /// needs for io_uring, as JSON; without a value, for any program
+    /// Examine nothing; print as JSON the rules that a container's seccomp
+    /// profile needs for io_uring [default without a value: any]
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["json", "path"])]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "any")]
     pub seccomp_profile: Option<Program>,
@@ -80,7 +81,8 @@ fn finish(written: io::Result<()>, out: &mut impl Write) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "ringwise: doctor: writing the report: {error}");
+            let _ =
+                writeln!(io::stderr(), "ringwise: doctor: writing the report: {}", plain(&error));
             ExitCode::from(1)
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringwise::Descriptor;
+use ringwise_measure::plain;
 
 /// Bytes of the file: 32 operations a readahead window (128 KiB) apart.
 pub(crate) const FILE_BYTES: usize = 4 << 20;
@@ -34,18 +35,19 @@ impl ProbeFile {
 
     fn try_create(directory: &Path) -> Result<Self, String> {
         let (mut file, path) = create_new(directory).map_err(|error| {
-            format!("creating a temporary file in {}: {error}", directory.display())
+            format!("creating a temporary file in {}: {}", directory.display(), plain(&error))
         })?;
         let direct = open_direct(&path);
-        fs::remove_file(&path).map_err(|error| format!("removing {}: {error}", path.display()))?;
+        fs::remove_file(&path)
+            .map_err(|error| format!("removing {}: {}", path.display(), plain(&error)))?;
         fill(&mut file).map_err(|error| {
-            format!("filling a temporary file in {}: {error}", directory.display())
+            format!("filling a temporary file in {}: {}", directory.display(), plain(&error))
         })?;
         Ok(ProbeFile {
             buffered: Ok(Descriptor::from(file)),
-            direct: direct
-                .map(Descriptor::from)
-                .map_err(|error| format!("open with O_DIRECT in {}: {error}", directory.display())),
+            direct: direct.map(Descriptor::from).map_err(|error| {
+                format!("open with O_DIRECT in {}: {}", directory.display(), plain(&error))
+            }),
         })
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use ringwise::{AlignedBuf, BackendChoice, Descriptor, Local, Operation, drop_page_cache};
 use ringwise_measure::counters::{Counters, Event};
 use ringwise_measure::cpu::CpuSnapshot;
-use ringwise_measure::{Fact, Sources};
+use ringwise_measure::{Fact, Sources, plain};
 
 use crate::finding::{Finding, Status};
 use crate::probe_file::{FILE_BYTES, ProbeFile};
@@ -159,7 +159,8 @@ fn try_out(sources: &Sources, kind: &Kind, file: &ProbeFile) -> Result<Trial, Fa
     })?;
     if kind.cold {
         let dropped = drop_page_cache(file, 0, FILE_BYTES as u64);
-        dropped.map_err(|error| Failure::NotTried(format!("dropping the cache: {error}")))?;
+        dropped
+            .map_err(|error| Failure::NotTried(format!("dropping the cache: {}", plain(&error))))?;
     } else {
         warm(file);
     }

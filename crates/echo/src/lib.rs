@@ -17,8 +17,12 @@ mod spin;
 mod stats;
 mod worker;
 
-use std::{io::Write, sync::Arc};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
+use ringwise_measure::plain_text;
 use ringwise_serve::{Plan, Printer, Server, make_room, signals};
 
 pub use args::Args;
@@ -31,7 +35,13 @@ use crate::worker::Worker;
 /// # Errors
 ///
 /// The address cannot be listened on, the engine is not to be had, or a limit is too low.
+///
+/// A reader of `out` that went away before the address was printed is no error, but ends the server.
 pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
+    serve(args, out).map_err(|error| EchoError::new(plain_text(&error.to_string())))
+}
+
+fn serve(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
     let printer = Printer::start();
     let remarks = printer.clone();
     let plan = Plan {
@@ -51,7 +61,10 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
     let order = args.clone();
     let server = Server::start(plan, &signals.handle(), move |seat| Worker::new(seat, &order))?;
     let told = writeln!(out, "listening on {}", server.address()).and_then(|()| out.flush());
-    told.map_err(|error| EchoError::new(format!("standard output: {error}")))?;
+    match told {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+        told => told.map_err(|error| EchoError::new(format!("standard output: {error}")))?,
+    }
     let served = server.serve(signals, || {});
     printer.flush();
     served

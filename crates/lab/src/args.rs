@@ -2,7 +2,7 @@
 //!
 //! A `--config` file is the same thing in JSON, with the flags' names as keys; what is typed wins.
 
-use std::{ffi::OsString, fs, path::PathBuf};
+use std::{ffi::OsString, fs, io, path::PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -15,30 +15,32 @@ use crate::error::{LabError, plain};
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// Draw or compare saved results, or record a program, instead
+    /// Draw or compare saved results, or record, explain or replay a program
     #[command(subcommand)]
     #[serde(skip)]
     pub action: Option<Action>,
 
-    /// Measure one of read, latency, nop, chain, stat, echo, http, objects, copy,
-    /// log [default: the suite of these], or scale
+    /// Measure this: read, latency, nop, chain, stat, echo, http, objects, copy,
+    /// log or scale [default: all of these except scale]
     pub workload: Option<String>,
 
-    /// Measure for about two minutes. Default, but "lab log" alone measures more
-    /// daemons without it
+    /// Measure for about two minutes. This is the default, except for "lab log":
+    /// without --quick it measures more daemons
     #[arg(long)]
     pub quick: bool,
 
-    /// Measure for half an hour: more depths and blocks, rings that poll
+    /// Measure for half an hour: at more depths and block sizes, and with rings
+    /// that poll
     #[arg(long, conflicts_with = "quick")]
     pub standard: bool,
 
-    /// Measure at the size of published studies; time and space are said first
+    /// Measure at the size of published studies; print the time and space needed
+    /// first
     #[arg(long, conflicts_with_all = ["quick", "standard"])]
     pub full: bool,
 
     /// Put test files below this directory, on the device to be measured; scale:
-    /// below several, over which threads are spread, as in A,B,C [default: the
+    /// spread threads over several directories, such as A,B,C [default: the
     /// current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -50,13 +52,14 @@ pub struct Args {
     /// Compare these engines, separated by commas
     ///
     /// read, latency: sync, threads, mmap, tokio, aio, uring, ringwise, fio
-    /// [default: all but fio; latency: threads is left out too]. ringwise is the
-    /// library's files in tokio, also as "ringwise+driver-thread" and
-    /// "ringwise+one-worker". uring takes switches, as in
+    /// [default: all but fio; latency: all but fio and threads]. ringwise uses the
+    /// library's files in tokio; variants are "ringwise+driver-thread" and
+    /// "ringwise+one-worker". uring takes switches, such as
     /// "uring-registered-buffers" or "uring+sqpoll": registered-buffers,
-    /// registered-files, defer-taskrun (on unless taken away), coop-taskrun, sqpoll,
-    /// iopoll. fio is also "fio+fixed" and "fio+batches". Beside fio, which checks
-    /// nothing that it reads, "uring+unverified" and "ringwise+unverified" run.
+    /// registered-files and defer-taskrun (on by default), coop-taskrun, sqpoll,
+    /// iopoll. Variants of fio are "fio+fixed" and "fio+batches". fio does not check
+    /// the data that it reads; beside it, "uring+unverified" and
+    /// "ringwise+unverified" do not check it either.
     ///
     /// echo: uring, uring+spin, uring-spin, epoll, tokio, blocking, node.
     ///
@@ -70,18 +73,18 @@ pub struct Args {
     #[arg(long, value_name = "A,B")]
     pub engines: Option<String>,
 
-    /// Run uring also with each switch changed
+    /// Also run uring with each of its switches changed, one at a time
     #[arg(long)]
     pub ablate: bool,
 
-    /// Keep this many reads, calls or chains in flight; for nop: batch this many;
-    /// scale: on each thread [default: 1,32; nop: 1,32,256; chain: 170; objects:
-    /// 1,8]
+    /// Keep this many operations in flight; nop: submit batches of this many;
+    /// scale: keep this many in flight on each thread [default: 1,32; nop: 1,32,256;
+    /// chain: 170; objects: 1,8]
     #[arg(long, value_name = "N,N")]
     pub depth: Option<String>,
 
-    /// chain: make pages durable by fsync, fdatasync, dsync [default: all; dsync
-    /// past the page cache]
+    /// chain: make pages durable by fsync, fdatasync or dsync [default: all; with
+    /// O_DIRECT: dsync]
     #[arg(long, value_name = "KIND,KIND")]
     pub sync: Option<String>,
 
@@ -95,13 +98,13 @@ pub struct Args {
     #[arg(long, value_name = "SIZE,SIZE")]
     pub length: Option<String>,
 
-    /// http: serve bodies from memory, files [default: both]
+    /// http: serve bodies from memory or files [default: both]
     #[arg(long, value_name = "A,B")]
     pub bodies: Option<String>,
 
-    /// copy: copy these data sets: 1k, 32k, 1m, 32m, 1g (one file), small, medium,
-    /// large, mix, many, flat (trees), again (to where a copy was removed)
-    /// [default: all]
+    /// copy: copy these data sets: 1k, 32k, 1m, 32m, 1g (one file each), small,
+    /// medium, large, mix, many, flat (trees), again (a tree, to the place of a
+    /// removed copy) [default: all]
     #[arg(long, value_name = "A,B")]
     pub sets: Option<String>,
 
@@ -111,7 +114,7 @@ pub struct Args {
     #[arg(long)]
     pub study: bool,
 
-    /// echo, log: compare a server that is running already; may be repeated
+    /// echo, log: also measure this running server; may be repeated
     #[arg(long, value_name = "NAME=IP:PORT")]
     pub target: Vec<String>,
 
@@ -120,22 +123,23 @@ pub struct Args {
     #[arg(long, value_name = "G,G")]
     pub guarantee: Option<String>,
 
-    /// log: send over plain, tls [default: plain; --full: both]
+    /// log: send over plain TCP or TLS: plain, tls [default: plain; --full: both]
     #[arg(long, value_name = "T,T")]
     pub transport: Option<String>,
 
-    /// echo, log: offer this many requests or lines per second, or max; auto finds
-    /// a rate that the servers keep [default: echo and log --quick max, then auto
-    /// where the load was the limit; log 50000,max; --full: 200000,max]
+    /// echo, log: send this many requests or lines per second, or as many as
+    /// possible (max), or find a rate that all servers can hold (auto) [default:
+    /// echo, log --quick: max, then auto if the load generator was the limit; log:
+    /// 50000,max; log --full: 200000,max]
     #[arg(long, value_name = "N,max,auto")]
     pub rate: Option<String>,
 
-    /// log: look at this many results before asking for more; 1 also sends each
-    /// answer by itself [default: all]
+    /// log: let the daemon process this many completions before it submits again;
+    /// with 1 it also sends each answer separately [default: all]
     #[arg(long, value_name = "N")]
     pub batch: Option<String>,
 
-    /// Serve, for a lab that runs this program as one of its servers
+    /// Serve as one of the servers of a lab
     #[arg(long, value_name = "NAME", hide = true)]
     #[serde(skip)]
     pub child_server: Option<String>,
@@ -145,54 +149,55 @@ pub struct Args {
     #[arg(long, value_name = "SIZE,SIZE")]
     pub block: Option<String>,
 
-    /// Use the page cache (buffered) or go past it (direct) [default: both]
+    /// Read through the page cache (buffered) or with O_DIRECT (direct) [default:
+    /// both]
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
 
-    /// Read in this order: seq, random [default: buffered seq, direct random]
+    /// Read in this order: seq, random [default: buffered: seq, direct: random]
     #[arg(long, value_name = "PATTERN")]
     pub pattern: Option<String>,
 
-    /// Bring the page cache into this state: warm, cold, bounded, bounded:SIZE (a
-    /// memory cgroup of that size) [default: warm; latency, objects, copy: warm and
-    /// cold; bounded: a quarter of the files]
+    /// Bring the page cache into this state: warm, cold, bounded, or bounded:SIZE
+    /// (limited by a memory cgroup) [default: warm; latency, objects, copy: warm and
+    /// cold; SIZE: a quarter of the files]
     #[arg(long, value_name = "STATE")]
     pub cache: Option<String>,
 
-    /// Lay out this many bytes of test files per profile, such as 1g; scale: in all
-    /// directories together [default: 1000m, less if space or time are short;
-    /// latency 64m; chain 32m, --standard 256m; --full: direct 10g]
+    /// Create this many bytes of test files per profile, such as 1g; scale: in all
+    /// directories together [default: 1000m, or less if space or time is short;
+    /// latency: 64m; chain: 32m, --standard 256m; --full: direct 10g]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
 
-    /// Lay out this many test files per profile [default: buffered 10, direct 1;
-    /// objects: 4; stat: 100000, in the quick suite 10000; scale: in each directory
-    /// one for each thread]
+    /// Create this many test files per profile [default: buffered: 10, direct: 1;
+    /// objects: 4; stat: 100000, in the quick suite 10000; scale: the threads divided
+    /// by the directories, in each directory]
     #[arg(long, value_name = "N")]
     pub files: Option<String>,
 
-    /// read: run the engine "threads" also with this many [default: processors];
-    /// scale: run each engine with these numbers of threads, of which one may be
-    /// all, for all processors [default: 1,2,4,all]
+    /// read: also run the engine "threads" with this many [default: one per
+    /// processor]; scale: run each engine with these numbers of threads; "all" is
+    /// one per processor [default: 1,2,4,all]
     #[arg(long, value_name = "N,N")]
     pub threads: Option<String>,
 
-    /// Measure each sample for this long, such as 500ms [default: what fits into
-    /// two minutes; --standard: 500ms; --full: 2s]
+    /// Measure each sample for this long, such as 500ms [default: as long as fits
+    /// into two minutes; --standard: 500ms; --full: 2s]
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
 
-    /// Make this many reads per sample, instead of measuring for a time
+    /// Measure this many reads per sample, instead of a time
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub reads: Option<String>,
 
-    /// Take this many interleaved blocks of two samples per row [default: 5, copy 4,
-    /// log 3 or with --quick 2, and up to three times as many while intervals are
-    /// wide]
+    /// Take this many interleaved blocks of two samples per row [default: 5; copy: 4;
+    /// log: 3, with --quick 2; up to three times as many while confidence intervals
+    /// are wide]
     #[arg(long, value_name = "N")]
     pub repeats: Option<String>,
 
-    /// Seed content, random offsets and the order of engines [default: 1]
+    /// Derive content, offsets and the order of engines from this number [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<String>,
 
@@ -200,7 +205,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Read flags from a JSON file with their names as keys
+    /// Read options from a JSON file that has their names as keys
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
@@ -210,17 +215,17 @@ pub struct Args {
     #[arg(long, value_name = "P,P")]
     pub percentiles: Option<String>,
 
-    /// Draw latencies over time as SVG files with an "index.svg" into this directory
+    /// Draw latencies over time into this directory, as SVG files with an "index.svg"
     #[arg(long, value_name = "DIR", conflicts_with = "reads")]
     pub heatmap: Option<PathBuf>,
 
-    /// Go on with an interrupted run, from its partial results file
+    /// Continue an interrupted run from its partial results file
     #[arg(long, value_name = "FILE", exclusive = true)]
     #[serde(skip)]
     pub resume: Option<PathBuf>,
 
-    /// Check the lab in this many runs of one engine in all rows; exit with 1 if
-    /// more than 5 % of the rows differ
+    /// Check the lab itself: run the same engine in all rows, this many times, and
+    /// exit with 1 if more than 5 % of the rows differ
     #[arg(long, value_name = "RUNS")]
     pub self_check: Option<String>,
 
@@ -233,18 +238,30 @@ pub struct Args {
     pub verbose: bool,
 }
 
+/// A help that begins with the three things that people do.
+const EXAMPLES_OF_RECORD: &str = "\
+{about-with-newline}
+  ringwise lab record -- COMMAND           record a command until it ends
+  ringwise lab record --pid PID            record a running process
+  ringwise lab record --out t -- COMMAND   write the trace to the file t
+
+{usage-heading} {usage}
+
+{all-args}";
+
 /// What to do in place of a measurement.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Action {
-    /// Draw saved results again, several runs beside each other
+    /// Draw saved results again; show several runs side by side
     Report(ReportArgs),
-    /// Tell what is faster or slower than before; exit with 1 on a regression
+    /// Compare two results files; exit with 1 if something became slower
     Compare(CompareArgs),
-    /// Record which reads, writes, syncs, sends and receives a program makes
+    /// Record the reads, writes, syncs, sends and receives of a program
+    #[command(help_template = EXAMPLES_OF_RECORD)]
     Record(RecordArgs),
-    /// Say where a recorded program waits, and what a ring would change
+    /// Show where a recorded program waits, and what io_uring would change
     Explain(ExplainArgs),
-    /// Make the I/O of a recorded program again by several engines, and compare them
+    /// Repeat the I/O of a recorded program with several engines, and compare them
     Replay(ReplayArgs),
     /// Become the command of a recording
     #[command(hide = true)]
@@ -258,19 +275,20 @@ pub struct ReportArgs {
     #[arg(required = true, value_name = "JSON")]
     pub results: Vec<PathBuf>,
 
-    /// Write a page for a browser, in one file that fetches nothing
+    /// Write an HTML page to this file; it loads nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Print Markdown [default, if nothing else is asked for]
+    /// Print Markdown [default without --html, --csv and --fio-json]
     #[arg(long)]
     pub markdown: bool,
 
-    /// Write comma-separated values, a line for each row
+    /// Write comma-separated values to this file, one line per row
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
-    /// Write the rows of read in one results file as fio's JSON (json+)
+    /// Write the rows of the workload read to this file, as fio's JSON (json+); takes
+    /// one results file
     #[arg(long, value_name = "FILE")]
     pub fio_json: Option<PathBuf>,
 }
@@ -278,15 +296,15 @@ pub struct ReportArgs {
 /// What is compared.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct CompareArgs {
-    /// Compare with this results file
+    /// Read the earlier results from this file
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
 
-    /// Compare this later results file
+    /// Read the later results from this file
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
 
-    /// Allow a row to be slower, or to take more CPU time, by this share
+    /// Allow each row to be slower, or to use more CPU time, by this share
     #[arg(long, value_name = "SHARE", default_value = "5%")]
     pub threshold: String,
 }
@@ -294,7 +312,7 @@ pub struct CompareArgs {
 /// What is recorded, and where.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct RecordArgs {
-    /// Record this command, with its children, from its begin to its end
+    /// Run this command and record it, with its children, until it ends
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub command: Vec<OsString>,
 
@@ -306,21 +324,22 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TIME")]
     pub duration: Option<String>,
 
-    /// Write the trace here, to a new file or a FIFO [default:
+    /// Write the trace to this new file, or to this FIFO [default:
     /// ringwise-record-DATE-TIME.trace]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Hash the names of files, with a key that is thrown away
+    /// Hash file names, with a random key that is not kept
     #[arg(long)]
     pub private: bool,
 
-    /// Keep at most this many bytes of perf's events in memory, 1m or more; what does not
-    /// fit is lost and counted (ptrace has a fixed queue)
-    #[arg(long, value_name = "SIZE", default_value = "64m")]
-    pub memory: String,
+    /// Keep at most this many bytes of perf's events in memory, 1m or more; count the
+    /// events that do not fit, and drop them [default: 64m]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
 
-    /// Observe by perf (tracepoints), ptrace (slower, and without io_uring), or auto
+    /// Observe by perf (tracepoints), by ptrace (slower, and without io_uring), or by
+    /// perf if it is allowed and ptrace if not (auto)
     #[arg(long, value_name = "METHOD", default_value = "auto", hide_possible_values = true)]
     pub method: RecordMethod,
 }
@@ -328,16 +347,16 @@ pub struct RecordArgs {
 /// What is explained, and where.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ExplainArgs {
-    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, a fio
-    /// iolog, or binary events of blktrace
+    /// Read this trace: from `ringwise lab record`, from `strace -f -ttt -T -y`, a
+    /// fio iolog, or binary events of blktrace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
 
-    /// Look up what was measured of such I/O in this results file of the lab
+    /// Look up measurements of the same kinds of I/O in this results file of the lab
     #[arg(long, value_name = "JSON")]
     pub results: Option<PathBuf>,
 
-    /// Write a page with drawings for a browser, in one file that fetches nothing
+    /// Write an HTML page with charts to this file; it loads nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -345,8 +364,8 @@ pub struct ExplainArgs {
 /// What is made again, and how.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ReplayArgs {
-    /// Read this trace: of `ringwise lab record`, of `strace -f -ttt -T -y`, a fio
-    /// iolog, or binary events of blktrace
+    /// Read this trace: from `ringwise lab record`, from `strace -f -ttt -T -y`, a
+    /// fio iolog, or binary events of blktrace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
 
@@ -355,28 +374,27 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// Compare these engines: recorded, uring, uring+one-ring, sync, tokio, ringwise
-    /// [default: all that the trace can have]; recorded takes part in any case
+    /// Compare these engines with "recorded": uring, uring+one-ring, sync, tokio,
+    /// ringwise [default: all that can replay this trace]
     #[arg(long, value_name = "A,B")]
     pub engines: Option<String>,
 
-    /// Keep the recorded time between operations (recorded), leave it out (asap), or
-    /// have each operation due at its recorded time (open)
+    /// Keep the recorded pauses between operations (recorded), leave them out (asap),
+    /// or start each operation at its recorded time (open)
     #[arg(long, value_name = "PACE", default_value = "recorded", hide_possible_values = true)]
     pub pace: ReplayPace,
 
-    /// Prepare the page cache as the trace says, where it is unknown with all that is
-    /// read (recorded), always so (warm), or with nothing (cold)
+    /// Before each sample, load into the page cache: what the trace says was there,
+    /// or all data if it does not say (recorded); all data (warm); nothing (cold)
     #[arg(long, value_name = "STATE", default_value = "recorded", hide_possible_values = true)]
     pub cache: ReplayCache,
 
-    /// Record the replay too, with the same recorder, which slows both down: so the I/O
-    /// times of the program and of the replay can be compared. Needs a whole trace that
-    /// was recorded by perf
+    /// Record the replay with the same recorder, so that both I/O times include its
+    /// cost. Needs a complete trace that was recorded by perf
     #[arg(long)]
     pub recorder: bool,
 
-    /// Refuse a trace whose files take more than this
+    /// Refuse a trace if its files need more space than this
     #[arg(long, value_name = "SIZE", default_value = "4g")]
     pub size_max: String,
 
@@ -384,7 +402,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub repeats: u32,
 
-    /// Seed the order of engines
+    /// Derive the order of engines from this number
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 }
@@ -438,14 +456,24 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is not JSON, or has a key that is no flag.
+    /// [`LabError::Failed`] if the file cannot be read or is not JSON, [`LabError::Usage`] for a key that is no flag and
+    /// a value that it cannot have.
     pub fn with_config(self) -> Result<Args, LabError> {
         let Some(path) = &self.config else { return Ok(self) };
         let name = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|error| LabError::Usage(format!("--config {name}: {}", plain(&error))))?;
+        let unread = |why| LabError::Failed(format!("--config {name}: {why}"));
+        let text = fs::read_to_string(path).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied => "name a file that you may read",
+                io::ErrorKind::InvalidData => "name a file of JSON",
+                _ => "name an existing file",
+            };
+            unread(format!("{}; {advice}", plain(&error)))
+        })?;
+        let value: Value =
+            serde_json::from_str(&text).map_err(|error| unread(format!("is not JSON: {error}")))?;
         let failed = |error| LabError::Usage(format!("--config {name}: {error}"));
-        let mut flags: Map<String, Value> = serde_json::from_str(&text).map_err(failed)?;
+        let mut flags: Map<String, Value> = from_value(value).map_err(failed)?;
         flags.iter_mut().filter(|(name, _)| *name != "target").for_each(|(_, value)| {
             if let Some(typed) = as_typed(value) {
                 *value = typed.into();
@@ -552,9 +580,34 @@ mod tests {
     fn what_is_no_flag_is_named() {
         let error = config(r#"{"dept": 3}"#).unwrap_err();
         assert!(error.contains("`dept`") && error.contains("`depth`"), "{error}");
-        for bad in ["", "[", "{\"depth\": {}}", "{\"keep\": 3}", "{\"config\": \"x\"}"] {
+        for bad in ["[]", "{\"depth\": {}}", "{\"keep\": 3}", "{\"config\": \"x\"}"] {
             let error = config(bad).unwrap_err();
             assert!(error.starts_with("--config /") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_config_that_cannot_be_read_is_a_failure_and_one_that_is_wrong_is_usage() {
+        let read = |path: &str| {
+            let args = Args { config: Some(path.into()), ..Args::default() };
+            let error = args.with_config().unwrap_err();
+            (error.exit_status(), error.to_string())
+        };
+        let nope = "--config nope: No such file or directory; name an existing file";
+        assert_eq!(read("nope"), (1, nope.to_owned()));
+        assert_eq!(read("."), (1, "--config .: Is a directory; name an existing file".to_owned()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        for (text, status, part) in [
+            ("", 1, ": is not JSON: EOF while parsing"),
+            ("[", 1, ": is not JSON: EOF while parsing"),
+            ("{\"dept\": 3}", 2, ": unknown field `dept`"),
+            ("{\"keep\": 3}", 2, ": invalid type: "),
+        ] {
+            fs::write(path, text).unwrap();
+            let (own, error) = read(path);
+            assert_eq!(own, status, "{error}");
+            assert!(error.starts_with(&format!("--config {path}{part}")), "{error}");
         }
     }
 }

@@ -33,7 +33,14 @@ impl LabError {
     /// A failed system call on a path.
     pub fn on(what: &str, path: &Path, error: &io::Error) -> LabError {
         let remedy = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; run as a user that may do this, or name another",
+            io::ErrorKind::NotFound if what == "reading" => "; name an existing file",
+            io::ErrorKind::NotFound if what == "writing" => {
+                "; name a file in an existing directory"
+            }
+            io::ErrorKind::IsADirectory => "; name a file",
+            io::ErrorKind::NotADirectory => "; name a path whose parents are directories",
+            io::ErrorKind::ReadOnlyFilesystem => "; name a path on another file system",
+            io::ErrorKind::PermissionDenied => "; run as a user with access, or name another path",
             io::ErrorKind::StorageFull => "; free some space, or name another directory",
             _ => "",
         };

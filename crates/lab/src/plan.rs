@@ -5,14 +5,17 @@ pub mod rate;
 pub mod scale;
 pub mod typed;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use ringwise_measure::quantity::parse_duration;
+use ringwise_measure::{destination, quantity::parse_duration};
 
 use self::{
     percentile::Percentile,
     scale::Scale,
-    typed::{list, number, unknown, usage},
+    typed::{invalid, list, number, usage},
 };
 use crate::{args::Args, error::LabError};
 
@@ -89,7 +92,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`LabError::Usage`], which names the value and what is accepted.
+    /// [`LabError::Usage`], which names the value and what is accepted, or [`LabError::Failed`] for a place that results
+    /// cannot be written to.
     pub fn new(args: &Args, defaults: Defaults) -> Result<Plan, LabError> {
         let repeats = number("--repeats", args.repeats.as_deref(), 1, 1000)?;
         let self_check = number("--self-check", args.self_check.as_deref(), 1, SELF_CHECKS_MAX)?;
@@ -110,28 +114,26 @@ impl Plan {
             percentiles: percentiles(args)?,
             heatmap: args.heatmap.clone(),
         };
-        if !plan.out.is_dir() {
-            return Err(usage("--out", format_args!("{}: not a directory", plan.out.display())));
+        if plan.heatmap.is_some() && matches!(plan.extent, ExtentChoice::Reads(_)) {
+            return Err(usage("--heatmap", "needs a time: use --duration in place of --reads"));
         }
-        heatmap(&plan)?;
+        check_destinations(&plan)?;
         Ok(plan)
     }
 }
 
-/// Latencies over time need a time, and a place to go.
-fn heatmap(plan: &Plan) -> Result<(), LabError> {
+/// Refuses a place that results cannot be written to, before anything is measured.
+fn check_destinations(plan: &Plan) -> Result<(), LabError> {
+    let check = |flag: &str, path: &Path, check: fn(&Path) -> Result<(), String>| {
+        let failed = |why| LabError::Failed(format!("{flag} {}: {why}", path.display()));
+        check(path).map_err(failed)
+    };
+    check("--out", &plan.out, destination::check_directory)?;
+    if let Some(path) = &plan.json {
+        check("--json", path, destination::check_file)?;
+    }
     let Some(path) = &plan.heatmap else { return Ok(()) };
-    if matches!(plan.extent, ExtentChoice::Reads(_)) {
-        return Err(usage("--heatmap", "needs a time: use --duration in place of --reads"));
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let is_possible =
-        path.is_dir() || (!path.exists() && parent.is_none_or(|parent| parent.is_dir()));
-    if !is_possible {
-        let what = format!("{}: neither a directory nor a new name in one", path.display());
-        return Err(usage("--heatmap", what));
-    }
-    Ok(())
+    check("--heatmap", path, destination::check_new_directory)
 }
 
 fn percentiles(args: &Args) -> Result<Vec<Percentile>, LabError> {
@@ -140,7 +142,8 @@ fn percentiles(args: &Args) -> Result<Vec<Percentile>, LabError> {
     };
     list(text, |name| {
         let accepted = Percentile::ALL.map(Percentile::name).join(", ");
-        Percentile::parse(name).ok_or_else(|| unknown("--percentiles", name, &accepted))
+        Percentile::parse(name)
+            .ok_or_else(|| invalid("--percentiles", name, format_args!("expected {accepted}")))
     })
 }
 
@@ -149,9 +152,9 @@ fn extent(args: &Args, default: ExtentChoice) -> Result<ExtentChoice, LabError> 
         return Ok(ExtentChoice::Reads(reads));
     }
     let Some(text) = args.duration.as_deref() else { return Ok(default) };
-    let time = parse_duration(text).map_err(|error| usage("--duration", error))?;
+    let time = parse_duration(text).map_err(|error| invalid("--duration", text, error))?;
     if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&time) {
-        return Err(usage("--duration", format_args!("{text}: expected 10ms to 60m")));
+        return Err(invalid("--duration", text, "expected 10ms to 60m"));
     }
     Ok(ExtentChoice::Time(time))
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::ValueEnum;
 use ringwise_measure::quantity;
 
-use crate::{error::LoadError, limits};
+use crate::{document, error::LoadError, limits};
 
 /// The longest default warm-up.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
@@ -13,11 +13,12 @@ const WARM_UP_MAX: Duration = Duration::from_secs(1);
 /// The flags of every generator.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Common {
-    /// Send before measuring [default: a tenth of the duration, at most 1s]
+    /// Send for this long before measuring [default: a tenth of the duration, at
+    /// most 1s]
     #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
     pub warm_up: Option<Duration>,
 
-    /// Run this many threads and spread the connections over them
+    /// Spread the connections over this many threads
     #[arg(long, value_name = "N", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub threads: u64,
@@ -26,23 +27,24 @@ pub struct Common {
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
     pub pin: Vec<usize>,
 
-    /// Report CPU time, context switches and memory of the server's process
+    /// Also report CPU time, context switches and memory of this server process
     #[arg(long, value_name = "PID")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
 
-    /// Write the result as JSON to FILE; without FILE, to standard output
-    /// instead of the text
+    /// Write the result as JSON to FILE; without FILE, print JSON instead of text
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 }
 
 impl Common {
-    /// The warm-up before a measured time of `duration`, once both can be meant.
+    /// The warm-up before a measured time of `duration`, once the flags of every generator are checked.
     pub(crate) fn checked_warm_up(&self, duration: Duration) -> Result<Duration, LoadError> {
         if duration.is_zero() {
-            return Err(LoadError::Usage("--duration 0: expected more than nothing".into()));
+            let text = "--duration: invalid value '0': expected more than 0";
+            return Err(LoadError::Usage(text.into()));
         }
+        document::check(self.json.as_deref())?;
         limits::check_processors(&self.pin)?;
         Ok(self.warm_up.unwrap_or((duration / 10).min(WARM_UP_MAX)))
     }

@@ -1,7 +1,8 @@
 //! Where a result goes: to standard output as text or as JSON, and to a file.
 
-use std::{fs, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
+use ringwise_measure::destination;
 use serde::Serialize;
 
 use crate::error::{LoadError, plain};
@@ -34,40 +35,19 @@ pub(crate) fn give(
         .map_err(|error| LoadError::output(&error))
 }
 
-/// Writes the file so that it is there whole or not at all.
 fn write(path: &Path, text: &str) -> Result<(), LoadError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        // It may not have been made; either way nothing of it is to stay.
-        let _ = fs::remove_file(&part);
-        LoadError::Failed(format!("--json {}: {}", path.display(), plain(&error)))
-    })
+    destination::write(path, text).map_err(|error| failed(path, &plain(&error)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_cannot_be_written_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let taken = directory.path().join("taken");
-        fs::create_dir(&taken).unwrap();
-        fs::write(taken.join("x"), "").unwrap();
-        let error = write(&taken, "{}").unwrap_err().to_string();
-        assert!(error.starts_with("--json ") && error.contains("taken"), "{error}");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        let good = directory.path().join("good.json");
-        write(&good, "{}").unwrap();
-        write(&good, "{}\n").unwrap();
-        assert_eq!(fs::read_to_string(good).unwrap(), "{}\n");
+/// Refuses a file that a result cannot be written to, before there is one.
+pub(crate) fn check(json: Option<&Path>) -> Result<(), LoadError> {
+    match json {
+        None => Ok(()),
+        Some(path) if path == Path::new("-") => Ok(()),
+        Some(path) => destination::check_file(path).map_err(|why| failed(path, &why)),
     }
+}
+
+fn failed(path: &Path, why: &str) -> LoadError {
+    LoadError::Failed(format!("--json {}: {why}", path.display()))
 }

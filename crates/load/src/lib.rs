@@ -35,9 +35,33 @@ pub struct Args {
     generator: Generator,
 }
 
+/// A help that begins with the three things that people do.
+const EXAMPLES_OF_ECHO: &str = "\
+{about-with-newline}
+  ringwise load echo --address HOST:PORT   measure an echo server for a minute
+  ringwise load echo -c 1 -t 10            measure one connection for 10 seconds
+  ringwise load echo --rate 50000          measure latencies at a fixed rate
+
+{usage-heading} {usage}
+
+{all-args}";
+
+/// The same for `load log`.
+const EXAMPLES_OF_LOG: &str = "\
+{about-with-newline}
+  ringwise load log --ack durable          wait until lines are durable
+  ringwise load log --rate 50000 --ack     measure latencies at a fixed rate
+  ringwise load log --search --ack         find the highest rate under a limit
+
+{usage-heading} {usage}
+
+{all-args}";
+
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Generator {
+    #[command(help_template = EXAMPLES_OF_ECHO)]
     Echo(Box<echo::Args>),
+    #[command(help_template = EXAMPLES_OF_LOG)]
     Log(Box<log::Args>),
 }
 

@@ -43,7 +43,8 @@ pub(crate) fn check_processors(wanted: &[usize]) -> Result<(), LoadError> {
         return Ok(());
     };
     let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
-    let message = format!("--pin {other}: expected processors of {}", allowed.join(", "));
+    let allowed = allowed.join(", ");
+    let message = format!("--pin: invalid value '{other}': expected processors of {allowed}");
     Err(LoadError::Usage(message))
 }
 

@@ -33,7 +33,7 @@ mod tls;
 mod wire;
 mod worker;
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 pub use self::{
     args::{Args, Guarantee, Protocol},
@@ -47,13 +47,16 @@ pub use self::{
 };
 use crate::{error::LoadError, interrupt};
 
+/// The limit of a search.
+const P99: Duration = Duration::from_millis(20);
+
 /// Runs as typed, and prints to `out`.
 pub(crate) fn command(args: Args, out: &mut dyn Write) -> Result<(), LoadError> {
     let json = args.common.json.as_deref();
     let plan = Plan::new(&args)?;
     let interrupted = interrupt::flag()?;
     if args.search {
-        let found = search(&plan, args.p99, &interrupted)?;
+        let found = search(&plan, args.p99.unwrap_or(P99), &interrupted)?;
         return report::give_found(&plan, &found, json, out);
     }
     let outcome = run(&plan, &interrupted)?;

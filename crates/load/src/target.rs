@@ -22,7 +22,8 @@ pub(crate) fn resolve(flag: &str, name: &str) -> Result<SocketAddr, LoadError> {
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if !is_complete {
         let expected = "expected HOST:PORT, such as 127.0.0.1:12345 or [::1]:12345";
-        return Err(LoadError::Usage(format!("{flag} {name:?}: {expected}")));
+        let text = format!("{flag}: invalid value '{name}': {expected}");
+        return Err(LoadError::Usage(text));
     }
     let found = name.to_socket_addrs().map_err(|error| {
         let reason = plain(&error);
@@ -51,10 +52,10 @@ fn first_to_answer(name: &str, found: &[SocketAddr]) -> Result<SocketAddr, LoadE
 /// Why a connection could not be made, and what to do.
 pub(crate) fn connecting(address: &str, error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::ConnectionRefused => ": is a server listening there?",
+        io::ErrorKind::ConnectionRefused => "; start a server there, or name another address",
         // connect(2): all ports of the range are in use, those in TIME_WAIT included.
         io::ErrorKind::AddrNotAvailable => {
-            ": no local port is left: lower --rate or the number of connections, or widen \
+            ": no local port is left; lower --rate or the number of connections, or widen \
              net.ipv4.ip_local_port_range"
         }
         _ => "",

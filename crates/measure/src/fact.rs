@@ -169,6 +169,13 @@ pub fn plain(error: &std::io::Error) -> String {
     text
 }
 
+/// Removes each ` (os error N)` from a message.
+pub fn plain_text(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
 /// Formats an error in lower case, for the middle of a line.
 pub(crate) fn lowered(error: &std::io::Error) -> String {
     plain(error).to_lowercase()

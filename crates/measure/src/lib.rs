@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`fact`] (values that may be unknown), then the instruments ([`histogram`], [`statistics`], [`cpu`],
 //! [`counters`], [`process`], [`reclaim`]), then the facts ([`device`], [`filesystem`], [`cgroup`], [`environment`],
-//! [`measurable`]), then [`quantity`] and [`words`].
+//! [`measurable`]), then [`quantity`], [`words`] and [`destination`].
 //!
 //! Invariant: if a source cannot be read, its fact becomes a [`Fact::Unknown`] with the reason. The other facts are
 //! still read.
@@ -15,6 +15,7 @@
 pub mod cgroup;
 pub mod counters;
 pub mod cpu;
+pub mod destination;
 pub mod device;
 pub mod environment;
 pub mod fact;
@@ -27,5 +28,5 @@ pub mod reclaim;
 pub mod statistics;
 pub mod words;
 
-pub use fact::{Fact, Sources, plain};
+pub use fact::{Fact, Sources, plain, plain_text};
 pub use histogram::{Latency, Percentiles};

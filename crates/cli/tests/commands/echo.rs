@@ -318,19 +318,35 @@ fn what_cannot_be_is_said_in_one_line() {
         (vec!["echo", "--listen", &taken], 1, &[taken.as_str(), "in use"][..]),
         (vec!["echo", "--listen", &taken, "--threads", "2"], 1, &[taken.as_str(), "in use"]),
         (vec!["echo", "--listen", "192.0.2.1:0"], 1, &["192.0.2.1", "not local", "assign"]),
-        (vec!["echo", "--listen", "nowhere"], 2, &["nowhere"]),
+        (
+            vec!["echo", "--listen", "nowhere"],
+            2,
+            &["--listen: invalid value 'nowhere': expected IP:PORT, such as 127.0.0.1:12345"],
+        ),
         (vec!["echo", "--engine", "kqueue"], 2, &["kqueue", "uring", "epoll"]),
         (vec!["echo", "--threads", "0"], 2, &["--threads"]),
-        (vec!["echo", "--spin", "1h"], 2, &["1h"]),
+        (vec!["echo", "--spin", "1h"], 2, &["--spin: invalid value '1h': expected at most 10ms"]),
+        (vec!["echo", "--patience", "1s"], 2, &["invalid value '1s': expected 2s to 480m"]),
         (vec!["echo", "--max-connections", "999999"], 1, &["999999", "ulimit"]),
     ] {
         let (code, error) = refused(&arguments);
         assert_eq!(code, Some(status), "{arguments:?}: {error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+        assert!(!error.contains("os error"), "{error}");
         // Of the last two words of the unassignable address one is enough: libcs differ.
         let found = words.iter().filter(|word| error.contains(**word)).count();
         assert!(found > 0 && (found == words.len() || words.len() == 3), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_reader_that_is_gone_before_the_address_ends_it_without_an_error() {
+    let (reader, deaf) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
+    command.args(["echo", "--engine", "epoll", "--listen", "127.0.0.1:0"]).stdout(deaf);
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::harness::{
 
 mod log;
 
-use load::{ECHO, closed_port, error_line, latency_ns, server};
+use load::{ECHO, LOG, closed_port, error_line, latency_ns, server};
 
 /// Echoes until the end, with `change` made to the bytes of each read. It gets the number of bytes
 /// echoed before; where it says no, the connection ends.
@@ -116,6 +116,30 @@ fn a_file_gets_the_document_and_the_terminal_the_text() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("per second"));
     let written: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(written["schema"], "ringwise.load.echo/1");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let began = Instant::now();
+    for load in [ECHO, LOG] {
+        let line = error_line(&load.run(right(), "--json=/nope/x"), 1);
+        assert_eq!(
+            line,
+            "--json /nope/x: the directory /nope does not exist; name a file in an existing directory"
+        );
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "it measures for a minute");
+}
+
+#[test]
+fn a_stream_gets_the_document_and_stays() {
+    let output = run(right(), "-c 1 -t 50ms --json /dev/stderr");
+    assert!(output.status.success());
+    let written: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(written["schema"], "ringwise.load.echo/1");
+    let output = run(right(), "-c 1 -t 50ms --json /dev/null");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!std::path::Path::new("/dev/null").is_file());
 }
 
 #[test]
@@ -380,7 +404,7 @@ fn what_cannot_be_reached_is_said_in_one_line() {
     let (_bound, closed) = closed_port();
     for arguments in ["-c 5 -t 1", "-c 5 -t 60 --mode connect-storm"] {
         let line = error_line(&run(closed, arguments), 1);
-        let part = format!("connecting to {closed}: Connection refused: is a server listening");
+        let part = format!("connecting to {closed}: Connection refused; start a server there");
         assert!(line.contains(&part), "{line}");
     }
     let command = |arguments: &[&str]| {
@@ -393,15 +417,23 @@ fn what_cannot_be_reached_is_said_in_one_line() {
     let line = error_line(&command(&["--server-pid", "4194304"]), 1);
     assert!(line.contains("--server-pid 4194304: no such process"), "{line}");
     for (arguments, parts) in [
-        (&["-a", "localhost"][..], &["--address \"localhost\"", "HOST:PORT"][..]),
+        (
+            &["-a", "localhost"][..],
+            &["--address: invalid value 'localhost': expected", "HOST:PORT"][..],
+        ),
         (&["-l", "0"], &["--length", "expected 1 to 16m"]),
         (&["-l", "1gb"], &["--length", "k, m, g or t"]),
         (&["-t", "1w"], &["--duration", "us, ms, s, m (minutes), h or d"]),
-        (&["-t", "0"], &["--duration 0"]),
+        (&["-t", "0"], &["--duration: invalid value '0': expected more than 0"]),
+        (&["--idle", "5"], &["--idle needs --mode idle"]),
+        (&["--mode", "idle", "--slow", "5"], &["--slow needs --mode slow-reader"]),
         (&["-c", "0"], &["--number"]),
         (&["--mode", "fast"], &["--mode", "ping-pong"]),
-        (&["--mode", "connect-storm", "--pipeline", "2"], &["--pipeline"]),
-        (&["--pin", "1023"], &["--pin 1023", "expected processors of 0"]),
+        (
+            &["--mode", "connect-storm", "--pipeline", "2"],
+            &["--pipeline does not go with --mode connect-storm"],
+        ),
+        (&["--pin", "1023"], &["--pin: invalid value '1023': expected processors of 0"]),
     ] {
         let line = error_line(&command(arguments), 2);
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");

@@ -625,30 +625,87 @@ fn an_interrupted_echo_leaves_no_server() {
 fn wrong_usage_is_one_line_that_says_what_is_right() {
     let directory = directory();
     for (arguments, parts) in [
-        (&["raed"][..], ["unknown workload \"raed\"", "expected read, "]),
-        (&["echo", "--target", "x"], ["--target \"x\"", "NAME=IP:PORT"]),
+        (&["raed"][..], ["unknown workload or command 'raed'", "did you mean 'read'?"]),
+        (&["reprot"], ["unknown workload or command 'reprot'", "did you mean 'report'?"]),
+        (&["--depth", "4"], ["--depth is for", "; name one, as in: ringwise lab read --depth 4"]),
+        (&["--duration", "x"], ["lab: --duration: invalid value 'x': ", "expected a whole number"]),
+        (
+            &["read", "--size", "99999999t"],
+            ["lab: --size: invalid value '99999999t': ", "too large"],
+        ),
+        (&["echo", "--target", "x"], ["--target: invalid value 'x'", "NAME=IP:PORT"]),
         (&["read", "--connections", "2"], ["--connections is for", "workloads echo, http, log"]),
-        (&["read", "--depth", "0"], ["--depth 0", "1 to 1024"]),
-        (&["read", "--block", "3000"], ["--block 3000", "multiple of 512"]),
-        (&["read", "--engines", "sync,uring2"], ["unknown engine \"uring2\"", "sync, threads"]),
-        (&["read", "--profile", "x"], ["--profile \"x\"", "buffered, direct"]),
+        (&["read", "--depth", "0"], ["--depth: invalid value '0'", "1 to 1024"]),
+        (&["read", "--block", "3000"], ["--block: invalid value '3000'", "multiple of 512"]),
+        (
+            &["read", "--engines", "sync,uring2"],
+            ["--engines: invalid value 'uring2'", "did you mean 'uring'?"],
+        ),
+        (&["read", "--profile", "x"], ["--profile: invalid value 'x'", "buffered, direct"]),
         (&["--quick", "--full"], ["--quick", "--full"]),
         (&["--dpeth", "1"], ["--dpeth", "--depth"]),
-        (&["--config", "/nonexistent.json"], ["--config /nonexistent.json", "No such file"]),
-        (&["--out", "/nonexistent"], ["--out /nonexistent", "directory"]),
-        (&["read", "--cache", "bonded"], ["--cache \"bonded\"", "warm, cold, bounded"]),
-        (&["read", "--cache", "bounded:1m"], ["--cache bounded:1m", "at least"]),
+        (
+            &["read", "--cache", "bonded"],
+            ["--cache: invalid value 'bonded'", "did you mean 'bounded'?"],
+        ),
+        (&["read", "--cache", "bounded:1m"], ["--cache: invalid value 'bounded:1m'", "at least"]),
         (
             &["read", "--profile", "direct", "--cache", "bounded", "--engines", "uring"],
             ["--cache", "mmap"],
         ),
-        (&["--percentiles", "p95"], ["--percentiles \"p95\"", "p50, p90, p99, p99.9, p99.99"]),
-        (&["read", "--heatmap", "/nonexistent/x"], ["--heatmap /nonexistent/x", "directory"]),
+        (
+            &["--percentiles", "p95"],
+            ["--percentiles: invalid value 'p95'", "p50, p90, p99, p99.9, p99.99"],
+        ),
         (&["read", "--heatmap", "x", "--reads", "9"], ["--heatmap", "--reads"]),
     ] {
         let line = error_line(&run(directory.path(), arguments), 2);
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     }
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_written_is_told_before_anything_is_measured() {
+    let directory = directory();
+    for (arguments, expected) in [
+        (
+            &["--json", "/nope/x.json"][..],
+            "--json /nope/x.json: the directory /nope does not exist; name a file in an existing \
+             directory",
+        ),
+        (&["nop", "--json", "."], "--json .: is a directory; name a file"),
+        (&["--out", "nope"], "--out nope: does not exist; name an existing directory"),
+        (
+            &["--out", "/dev/null"],
+            "--out /dev/null: is not a directory; name an existing directory",
+        ),
+        (
+            &["read", "--heatmap", "/nope/x"],
+            "--heatmap /nope/x: the directory /nope does not exist; name a directory in an existing \
+             one",
+        ),
+        (&["--config", "nope"], "--config nope: No such file or directory; name an existing file"),
+        (&["--config", "."], "--config .: Is a directory; name an existing file"),
+    ] {
+        let output = run(directory.path(), arguments);
+        assert_eq!(error_line(&output, 1), format!("lab: {expected}"));
+        assert!(output.stdout.is_empty(), "something was begun");
+    }
+    assert!(content(directory.path()).is_empty());
+}
+
+#[test]
+fn a_stream_gets_the_results() {
+    let directory = directory();
+    let arguments = ["nop", "--duration", "10ms", "--repeats", "1", "--json", "/dev/stderr"];
+    let output = run(directory.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(results["schema"], "ringwise.lab/1");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("results: /dev/stderr") && !text.contains("report: "), "{text}");
+    assert!(!Path::new("/dev/stderr.html").exists());
     assert!(content(directory.path()).is_empty());
 }
 
@@ -937,7 +994,7 @@ fn a_check_of_the_lab_with_itself_counts_what_it_tells_apart() {
     assert_eq!(text.matches("gain told apart: ").count() as u32, all_gains - same_gains, "{text}");
     assert_eq!(text.matches("row told apart: ").count() as u32, all - same, "{text}");
     let error = error_line(&run(directory.path(), &["nop", "--self-check", "0"]), 2);
-    assert!(error.contains("--self-check 0: expected 1 to 100"), "{error}");
+    assert!(error.contains("--self-check: invalid value '0': expected 1 to 100"), "{error}");
 }
 
 #[test]

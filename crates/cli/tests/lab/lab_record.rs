@@ -383,7 +383,9 @@ fn a_replay_can_be_recorded_too() {
     wrong.args(["lab", "replay", "s", "--engines", "tokyo"]).current_dir(directory.path());
     let output = wrong.output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]));
-    assert!(stderr(&output).contains("--engines tokyo: this trace can have recorded"));
+    assert!(stderr(&output).contains(
+        "--engines: invalid value 'tokyo': expected one that this trace can have: recorded"
+    ));
 }
 
 /// What a program did by Linux AIO, `recorded` does by Linux AIO: its replay is recorded and counted.
@@ -737,9 +739,13 @@ fn what_cannot_be_recorded_is_told_with_the_remedy() {
     );
     assert_eq!(
         told("--memory 1k -- true"),
-        "ringwise: lab: record: --memory 1k: expected at least 1m\n"
+        "ringwise: lab: record: --memory: invalid value '1k': expected at least 1m\n"
     );
-    assert!(told("--duration soon -- true").contains("--duration: "));
+    assert_eq!(
+        told("--memory 4m --method ptrace -- true"),
+        "ringwise: lab: record: --memory does not go with --method ptrace: leave it out\n"
+    );
+    assert!(told("--duration soon -- true").contains("--duration: invalid value 'soon': expected"));
     assert!(told("--out /no/such/directory/t -- true").contains("No such file or directory"));
     assert!(told("").contains("missing"), "neither a command nor a process");
     assert!(!directory.path().join("t").exists());

@@ -159,7 +159,11 @@ fn what_is_no_results_file_is_said_in_a_line() {
     }
     fs::write(path.join("keys.json"), "{\"depht\": 3}").unwrap();
     for (arguments, status, part) in [
-        (&["report", "none.json"][..], 1, "reading none.json: No such file or directory"),
+        (
+            &["report", "none.json"][..],
+            1,
+            "reading none.json: No such file or directory; name an existing file",
+        ),
         (&["report", "empty.json"], 1, "empty.json: is empty"),
         (&["report", "cut.json"], 1, "cut.json: ends in the middle"),
         (&["report", "wrong.json"], 1, "wrong.json: is not JSON"),
@@ -167,7 +171,11 @@ fn what_is_no_results_file_is_said_in_a_line() {
         (&["report", "load.json"], 1, "load.json: is of schema \"ringwise.load.echo/1\""),
         (&["compare", "bare.json", "bare.json"], 1, "bare.json: is damaged or was changed by hand"),
         (&["compare", "bare.json"], 2, "<NEW>"),
-        (&["compare", "a", "b", "--threshold", "x"], 2, "--threshold x: expected a share"),
+        (
+            &["compare", "a", "b", "--threshold", "x"],
+            2,
+            "--threshold: invalid value 'x': expected a share",
+        ),
         (&["report"], 2, "<JSON>"),
         (&["report", "a", "--htm", "x"], 2, "--html"),
         (&["report", "a", "b", "--fio-json", "x"], 2, "--fio-json: expected one results file"),

@@ -114,11 +114,23 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     let directory = directory();
     fs::write(directory.path().join("file"), "x").unwrap();
     for (arguments, status, expected) in [
-        (["--threads", "0"], 2, "--threads 0: expected 1 to 1024, or all for all processors"),
-        (["--threads", "2,x"], 2, "--threads x: expected 1 to 1024, or all for all processors"),
+        (
+            ["--threads", "0"],
+            2,
+            "--threads: invalid value '0': expected 1 to 1024, or all for all processors",
+        ),
+        (
+            ["--threads", "2,x"],
+            2,
+            "--threads: invalid value 'x': expected 1 to 1024, or all for all processors",
+        ),
         (["--dir", "a,none"], 1, "--dir none: does not exist; name existing directories"),
         (["--dir", "a,file"], 1, "--dir file: is not a directory; name existing directories"),
-        (["--dir", "a,./a"], 2, "--dir ./a: named twice; expected different directories"),
+        (
+            ["--dir", "a,./a"],
+            2,
+            "--dir: invalid value './a': named twice; expected different directories",
+        ),
         (["--engines", "uring"], 2, "--engines is for the workloads "),
     ] {
         let output = run(directory.path(), &arguments);

@@ -326,7 +326,7 @@ fn a_replay_without_room_or_with_a_wrong_name_is_refused() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("--engines tokyo: this trace can have recorded, uring, uring+one-ring"),
+        text.contains("--engines: invalid value 'tokyo': expected one that this trace can have: recorded, uring, uring+one-ring"),
         "{text}"
     );
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace is left");

@@ -518,7 +518,7 @@ fn block_bytes(value: Option<&OsStr>) -> Result<usize, Misuse> {
     match ringwise_measure::quantity::parse_size(&text) {
         Ok(bytes @ 1024..=33_554_432) => Ok(bytes as usize),
         Ok(_) => Err(Misuse::usage(format!("--block {text:?}: expected 1k to 32m"))),
-        Err(error) => Err(Misuse::usage(format!("--block: {error}"))),
+        Err(error) => Err(Misuse::usage(format!("--block {text:?}: {error}"))),
     }
 }
 

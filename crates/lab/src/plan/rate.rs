@@ -1,6 +1,6 @@
 //! The load on servers, as `--rate` says it: how many operations per second are offered over all connections.
 
-use super::typed::{list, usage};
+use super::typed::{invalid, list};
 use crate::error::LabError;
 
 /// The highest rate.
@@ -24,10 +24,11 @@ impl Rate {
             "auto" => Ok(Rate::Auto),
             _ => match item.parse() {
                 Ok(rate @ 1..=RATE_MAX) => Ok(Rate::PerSecond(rate)),
-                _ => {
-                    let words = format_args!("{item}: expected 1 to {RATE_MAX}, max or auto");
-                    Err(usage("--rate", words))
-                }
+                _ => Err(invalid(
+                    "--rate",
+                    item,
+                    format_args!("expected 1 to {RATE_MAX}, max or auto"),
+                )),
             },
         })
     }
@@ -95,7 +96,8 @@ mod tests {
         assert_eq!(all, (vec![None, Some(60_000)], Auto::Always));
         assert_eq!(loads("100000000").unwrap(), (vec![Some(RATE_MAX)], Auto::Never));
         for (text, item) in [("0", "0"), ("100000001", "100000001"), ("60k", "60k"), ("max,", "")] {
-            let reason = format!("--rate {item}: expected 1 to 100000000, max or auto");
+            let expected = "expected 1 to 100000000, max or auto";
+            let reason = format!("--rate: invalid value '{item}': {expected}");
             assert_eq!(loads(text).unwrap_err().to_string(), reason);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use ringwise_measure::quantity::parse_size;
+use ringwise_measure::{quantity::parse_size, words::nearest};
 
 use super::scale::Scale;
 use crate::{args::Args, error::LabError};
@@ -74,19 +74,29 @@ pub(crate) fn number(
     };
     match text.trim().parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-        _ => Err(usage(flag, format_args!("{text}: expected {accepted}"))),
+        _ => Err(invalid(flag, text, format_args!("expected {accepted}"))),
     }
 }
 
-/// Says that a flag was used wrongly.
+/// Says what is wrong about a flag, whatever its value.
 pub(crate) fn usage(flag: &str, what: impl fmt::Display) -> LabError {
     LabError::Usage(format!("{flag} {what}"))
 }
 
-/// Says that a value is not one of those that are accepted.
-pub(crate) fn unknown(what: &str, value: &str, accepted: &str) -> LabError {
-    let what = if what.starts_with("--") { what.to_owned() } else { format!("unknown {what}") };
-    LabError::Usage(format!("{what} {value:?}: expected {accepted}"))
+/// Says why a value of a flag is wrong, in the form that the whole command has for it.
+pub(crate) fn invalid(flag: &str, value: &str, why: impl fmt::Display) -> LabError {
+    LabError::Usage(format!("{flag}: invalid value '{value}': {why}"))
+}
+
+/// Says that a value is not one of those that are accepted, and which one could be meant. What is behind `;` in
+/// `accepted` are no values.
+pub(crate) fn unknown(flag: &str, value: &str, accepted: &str) -> LabError {
+    let values = accepted.split(';').next().unwrap_or_default();
+    let values = values.split(", ").flat_map(|value| value.split(" or "));
+    match nearest(value, values) {
+        Some(near) => invalid(flag, value, format_args!("did you mean '{near}'?")),
+        None => invalid(flag, value, format_args!("expected {accepted}")),
+    }
 }
 
 /// Adds the servers of `--target` to others. Each has a name of its own.
@@ -99,11 +109,10 @@ pub(crate) fn add_targets<T: fmt::Display>(
         let (name, address) = text.split_once('=').unwrap_or((text, text));
         let Some(address) = address.parse().ok().filter(|_| !name.is_empty()) else {
             let expected = "expected IP:PORT or NAME=IP:PORT, such as rival=127.0.0.1:7000";
-            return Err(usage("--target", format_args!("{text:?}: {expected}")));
+            return Err(invalid("--target", text, expected));
         };
         if servers.iter().any(|server| server.to_string() == name) {
-            let message = format!("{text:?}: the name is taken; expected another");
-            return Err(usage("--target", message));
+            return Err(invalid("--target", text, "the name is taken; choose another"));
         }
         servers.push(make(name.to_owned(), address));
     }
@@ -122,7 +131,7 @@ const LENGTH_MAX: u64 = 16 << 20;
 pub(crate) fn length(text: &str, least: u64) -> Result<usize, LabError> {
     match parse_size(text) {
         Ok(bytes) if (least..=LENGTH_MAX).contains(&bytes) => Ok(bytes as usize),
-        Ok(_) => Err(usage("--length", format_args!("{text}: expected {least} to 16m"))),
-        Err(error) => Err(usage("--length", error)),
+        Ok(_) => Err(invalid("--length", text, format_args!("expected {least} to 16m"))),
+        Err(error) => Err(invalid("--length", text, error)),
     }
 }

@@ -21,10 +21,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::{
     args::{RecordArgs, RecordMethod, TraceeArgs},
     error::{LabError, plain},
+    plan::typed::invalid,
     results::report::json,
     workload::form::columns::counted,
 };
 
+/// The memory for perf's events unless other is typed.
+const MEMORY: &str = "64m";
 /// Less memory than this holds no second of a busy program.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
@@ -78,14 +81,19 @@ fn failed(message: String) -> LabError {
 }
 
 fn options(args: RecordArgs) -> Result<Options, LabError> {
-    let usage = |message: String| LabError::Usage(format!("record: {message}"));
-    let duration = args.duration.as_deref().map(parse_duration).transpose();
-    let duration: Option<Duration> =
-        duration.map_err(|error| usage(format!("--duration: {error}")))?;
+    let duration = args.duration.as_deref().map(|text| {
+        parse_duration(text).map_err(|error| invalid("record: --duration", text, error))
+    });
+    let duration: Option<Duration> = duration.transpose()?;
+    if args.memory.is_some() && args.method == RecordMethod::Ptrace {
+        let text = "record: --memory does not go with --method ptrace: leave it out";
+        return Err(LabError::Usage(text.to_owned()));
+    }
+    let memory = args.memory.as_deref().unwrap_or(MEMORY);
     let memory_bytes =
-        parse_size(&args.memory).map_err(|error| usage(format!("--memory: {error}")))?;
+        parse_size(memory).map_err(|error| invalid("record: --memory", memory, error))?;
     if memory_bytes < MEMORY_BYTES_MIN {
-        return Err(usage(format!("--memory {}: expected at least 1m", args.memory)));
+        return Err(invalid("record: --memory", memory, "expected at least 1m"));
     }
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let out = args.out.unwrap_or_else(|| {

@@ -45,6 +45,7 @@ use self::{
 use crate::{
     args::{ReplayArgs, ReplayCache, ReplayPace},
     error::LabError,
+    plan::typed::invalid,
     program::traced::Traced,
     results::{
         report::lines::all_wrapped,
@@ -70,7 +71,7 @@ const SAMPLES_PER_BLOCK: u32 = 2;
 /// [`LabError`]: a trace that cannot be read or has nothing to replay, no room for its files, or a failed call.
 pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), LabError> {
     let bytes_max = parse_size(&args.size_max)
-        .map_err(|error| LabError::Usage(format!("replay: --size-max: {error}")))?;
+        .map_err(|error| invalid("replay: --size-max", &args.size_max, error))?;
     let traced = Traced::read(&args.trace)?;
     if args.recorder && traced.end.as_ref().is_none_or(|end| end.added_ns_in_duration.is_none()) {
         let path = args.trace.display();
@@ -208,10 +209,8 @@ fn engines(script: &Script, wanted: Option<&str>) -> Result<Vec<Engine>, LabErro
     let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
     if let Some(other) = wanted.iter().find(|name| engines.iter().all(|(own, ..)| own != *name)) {
         let names: Vec<&str> = engines.iter().skip(1).map(|(name, ..)| *name).collect();
-        return Err(LabError::Usage(format!(
-            "replay: --engines {other}: this trace can have {}",
-            names.join(", ")
-        )));
+        let why = format!("expected one that this trace can have: {}", names.join(", "));
+        return Err(invalid("replay: --engines", other, why));
     }
     engines.retain(|(name, ..)| *name == told::RECORDED || wanted.contains(name));
     Ok(engines)

@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::{
     args::{CompareArgs, ReportArgs},
     error::LabError,
+    plan::typed::invalid,
     results::report::{compare::compare, csv, fio, json, markdown, page, saved::Saved},
     session::output::say,
 };
@@ -68,9 +69,9 @@ fn threshold(text: &str) -> Result<f64, LabError> {
         None => (text, 1.0),
     };
     let share = number.trim().parse::<f64>().ok().map(|number| number * unit);
-    share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| {
-        LabError::Usage(format!("--threshold {text}: expected a share such as 5% or 0.05"))
-    })
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| invalid("--threshold", text, "expected a share such as 5% or 0.05"))
 }
 
 #[cfg(test)]

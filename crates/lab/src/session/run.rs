@@ -8,8 +8,8 @@ use std::{
 };
 
 use ringwise_measure::{
-    Sources, cpu::IdleBaseline, device::Storage, environment::Environment, measurable::Measurable,
-    quantity::bytes_text,
+    Sources, cpu::IdleBaseline, destination, device::Storage, environment::Environment,
+    measurable::Measurable, quantity::bytes_text,
 };
 
 use crate::{
@@ -196,14 +196,18 @@ impl<'a> Run<'a> {
 
     fn write(&self, out: &mut dyn Write) -> Result<(), LabError> {
         let (report, path, suite) = (&self.report, &self.path, self.suite);
-        json::write(path, &json::text(report))?;
-        let saved = Saved::read(path)?;
-        let page = page_beside(path);
-        let written = json::write(&page, &page::text(std::slice::from_ref(&saved)));
+        let text = json::text(report);
+        json::write(path, &text)?;
+        let saved = Saved::of(path, &text)?;
+        // A page beside /dev/stdout would be in /dev.
+        let page = (!destination::is_stream(path)).then(|| page_beside(path));
+        let written = page
+            .as_deref()
+            .map_or(Ok(()), |page| json::write(page, &page::text(std::slice::from_ref(&saved))));
         let timing = suite.timing(&suite.workloads[0]);
         let mut places: Vec<String> =
             draw(&suite.plan, &report.sections, timing)?.into_iter().collect();
-        places.extend(self.places(&page));
+        places.extend(self.places(page.as_deref()));
         say(out, &screen::text(&saved, &places))?;
         written?;
         if let Some(bytes) = report.written_bytes.filter(|_| suite.plan.is_verbose) {
@@ -214,18 +218,16 @@ impl<'a> Run<'a> {
     }
 
     /// Where the results and the page are, and how to go on, a line each.
-    fn places(&self, page: &Path) -> Vec<String> {
+    fn places(&self, page: Option<&Path>) -> Vec<String> {
         let partial = match self.report.ended_by.as_deref() {
             None => "",
             Some("interrupted") => " (partial: interrupted)",
             Some(_) => " (partial: a failure ended the run)",
         };
         let results = shown(&self.path);
-        let mut places = vec![
-            with_path("results: ", &results, partial),
-            with_path("report: ", &shown(page), ""),
-        ];
-        if !partial.is_empty() {
+        let mut places = vec![with_path("results: ", &results, partial)];
+        places.extend(page.map(|page| with_path("report: ", &shown(page), "")));
+        if !partial.is_empty() && page.is_some() {
             let whole = format!("go on with: ringwise lab --resume {results}");
             let is_short = whole.chars().count() <= WIDTH;
             let other = "go on with: ringwise lab --resume FILE, the results above".to_owned();
@@ -257,7 +259,8 @@ impl<'a> Run<'a> {
 
 /// Keeps what is measured so far.
 fn checkpoint(report: &mut Report<'_>, path: &Path) {
-    if !report.sections.iter().any(Section::is_measured) {
+    // What a stream was given cannot be replaced later.
+    if !report.sections.iter().any(Section::is_measured) || destination::is_stream(path) {
         return;
     }
     report.ended_by = Some(UNDER_WAY.to_owned());

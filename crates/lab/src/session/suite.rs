@@ -2,18 +2,21 @@
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
+use clap::{Command, Subcommand};
 use ringwise_measure::{
     device::Storage,
     measurable::Measurable,
     quantity::{bytes_text, duration_text},
+    words::nearest,
 };
+use serde_json::Value;
 
 use crate::{
-    args::Args,
+    args::{Action, Args},
     error::LabError,
     plan::{
         Defaults, ExtentChoice, Plan,
-        typed::{Typed, unknown, usage},
+        typed::{Typed, usage},
     },
     results::{
         gain,
@@ -132,9 +135,19 @@ impl Suite {
 }
 
 fn named(name: &str) -> Result<&'static Entry, LabError> {
-    let accepted = workload::ALL.map(|entry| entry.facts.name).join(", ");
+    let names = workload::ALL.map(|entry| entry.facts.name);
     let found = workload::ALL.into_iter().find(|entry| entry.facts.name == name);
-    found.ok_or_else(|| unknown("workload", name, &accepted))
+    found.ok_or_else(|| {
+        let commands = Action::augment_subcommands(Command::new("lab"));
+        let commands = commands.get_subcommands().filter(|command| !command.is_hide_set());
+        let commands: Vec<&str> = commands.map(Command::get_name).collect();
+        let near = nearest(name, names.into_iter().chain(commands.iter().copied()));
+        let advice = near.map_or_else(
+            || format!("expected {}, or {}", names.join(", "), commands.join(", ")),
+            |near| format!("did you mean '{near}'?"),
+        );
+        LabError::Usage(format!("unknown workload or command '{name}': {advice}"))
+    })
 }
 
 /// Refuses a flag that the workload does not read. The suite takes only what all workloads read.
@@ -149,11 +162,23 @@ fn check_flags(args: &Args, named: Option<&Entry>) -> Result<(), LabError> {
         };
         if !readers.is_empty() && !is_read {
             let noun = if readers.len() > 1 { "workloads" } else { "workload" };
-            let text = format!("is for the {noun} {}", readers.join(", "));
+            let (names, first, option) = (readers.join(", "), readers[0], typed(args, &flag));
+            let advice = format!("name one, as in: ringwise lab {first} {option}");
+            let text = format!("is for the {noun} {names}; {advice}");
             return Err(usage(&format!("--{flag}"), text));
         }
     }
     Ok(())
+}
+
+/// A flag with its value, as it could be typed.
+fn typed(args: &Args, flag: &str) -> String {
+    let value = match &args.as_config()[flag] {
+        Value::Array(values) => values.first().cloned().unwrap_or_default(),
+        value => value.clone(),
+    };
+    let value = value.as_str().unwrap_or_default();
+    format!("--{flag} {value}").trim_end().to_owned()
 }
 
 /// What is said before anything is measured. There is a storage for each directory of test files.

@@ -32,7 +32,7 @@ use crate::{
     checks::{gates, suspicions},
     dataset::{DataFile, Layout, block::BLOCK_BYTES},
     error::LabError,
-    plan::{Defaults, Plan},
+    plan::{Defaults, Plan, typed::invalid},
     results::{
         row::Row,
         section::{Place, Section},
@@ -393,12 +393,8 @@ fn files_note(files: &[DataFile], group: &Group) -> String {
 /// Why the files cannot be read as the group says.
 fn unfit(group: &Group, files: &[DataFile]) -> Result<Option<String>, LabError> {
     if files[0].bytes < group.block_bytes as u64 {
-        let text = format!(
-            "--block {}: larger than a test file of {}; raise --size",
-            group.block_bytes,
-            bytes_text(files[0].bytes)
-        );
-        return cannot(group, text);
+        let file = bytes_text(files[0].bytes);
+        return cannot(group, &format!("larger than a test file of {file}; raise --size"));
     }
     if group.profile != Profile::Direct {
         return Ok(None);
@@ -409,11 +405,7 @@ fn unfit(group: &Group, files: &[DataFile]) -> Result<Option<String>, LabError> 
     }
     match found.direct_alignment() {
         Some(needed) if !(group.block_bytes as u64).is_multiple_of(needed.offset.into()) => {
-            let text = format!(
-                "--block {}: direct reads here take a multiple of {}",
-                group.block_bytes, needed.offset
-            );
-            cannot(group, text)
+            cannot(group, &format!("direct reads here take a multiple of {}", needed.offset))
         }
         _ => Ok(None),
     }
@@ -434,17 +426,17 @@ pub(super) fn check_direct(file: &DataFile, blocks_bytes: &[usize]) -> Result<()
     let needed = found.direct_alignment().map_or(1, |needed| u64::from(needed.offset));
     let odd = blocks_bytes.iter().find(|&&block| !(block as u64).is_multiple_of(needed));
     odd.map_or(Ok(()), |block| {
-        let text =
-            format!("--block {block}: direct reads in {directory} take a multiple of {needed}");
-        Err(LabError::Usage(text))
+        let why = format!("direct reads in {directory} take a multiple of {needed}");
+        Err(invalid("--block", &block.to_string(), why))
     })
 }
 
-/// Who typed a block is to type another; one of a sweep is not measurable here.
-fn cannot(group: &Group, text: String) -> Result<Option<String>, LabError> {
+/// Refuses a block that was typed. A block of a sweep is not measurable here.
+fn cannot(group: &Group, why: &str) -> Result<Option<String>, LabError> {
+    let block = group.block_bytes;
     match group.is_swept {
-        true => Ok(Some(format!("not measurable here: {text}"))),
-        false => Err(LabError::Usage(text)),
+        true => Ok(Some(format!("not measurable here: --block {block}: {why}"))),
+        false => Err(invalid("--block", &block.to_string(), why)),
     }
 }
 

@@ -43,7 +43,7 @@ mod tests {
         let text = Fault::connecting("127.0.0.1:1".parse().unwrap(), &refused).to_string();
         assert_eq!(
             text,
-            "connecting to 127.0.0.1:1: Connection refused: is a server listening there?"
+            "connecting to 127.0.0.1:1: Connection refused; start a server there, or name another address"
         );
     }
 }

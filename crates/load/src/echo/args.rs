@@ -9,14 +9,14 @@ use ringwise_measure::quantity;
 
 use crate::args::{self, Common};
 
-/// Send messages to an echo server over many connections, and check every byte that comes back.
+/// Send messages to an echo server over many connections, and check every byte that comes back
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Connect to this server
     #[arg(long, short, value_name = "HOST:PORT", default_value = "127.0.0.1:12345")]
     pub address: String,
 
-    /// Open this many connections that send
+    /// Send over this many connections
     #[arg(long, short = 'c', visible_short_alias = 'n', value_name = "N", default_value = "50")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub number: u64,
@@ -30,8 +30,8 @@ pub struct Args {
     #[arg(long, short, value_name = "BYTES", default_value = "512", value_parser = length)]
     pub length: usize,
 
-    /// Begin this many operations per second over all connections (open loop),
-    /// each timed from its scheduled begin
+    /// Begin this many operations per second over all connections (open loop);
+    /// measure each latency from the scheduled begin
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub rate: Option<u64>,
 
@@ -40,19 +40,21 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub pipeline: u64,
 
-    /// Choose what the connections do
+    /// Use the connections in this way
     #[arg(long, value_enum, default_value = "ping-pong")]
     pub mode: Mode,
 
-    /// With --mode idle: hold this many silent connections open as well
-    #[arg(long, value_name = "N", default_value = "1000")]
+    /// With --mode idle: open this many connections that send nothing
+    /// [default: 1000]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub idle: u64,
+    pub idle: Option<u64>,
 
     /// With --mode slow-reader: add this many connections that hardly read
-    #[arg(long, value_name = "N", default_value = "1")]
+    /// [default: 1]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub slow: u64,
+    pub slow: Option<u64>,
 
     /// The flags of every generator.
     #[command(flatten)]
@@ -64,13 +66,13 @@ pub struct Args {
 pub enum Mode {
     /// Send a message, wait for it to come back, send the next
     PingPong,
-    /// The same, beside connections that send and hardly read
+    /// As ping-pong, beside connections that send and hardly read
     SlowReader,
-    /// Send, half-close, read to the end, connect again; an operation is a connection
+    /// Send, half-close, read to the end, connect again; a connection is one operation
     HalfClose,
-    /// Connect, send one message, take it back, close; an operation is a connection
+    /// Connect, send one message, receive it, close; a connection is one operation
     ConnectStorm,
-    /// As ping-pong, beside connections that are held open and silent
+    /// As ping-pong, beside open connections that send nothing
     Idle,
 }
 

@@ -5,6 +5,9 @@ use std::{net::SocketAddr, time::Duration};
 use super::args::{Args, Mode};
 use crate::{error::LoadError, limits, target};
 
+/// Silent connections of `--mode idle`.
+const IDLE: u64 = 1000;
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -49,9 +52,15 @@ impl Plan {
     pub fn new(args: &Args) -> Result<Plan, LoadError> {
         let (mode, common) = (args.mode, &args.common);
         let warm_up = common.checked_warm_up(args.duration)?;
+        let usage = |text: &str| Err(LoadError::Usage(text.to_owned()));
         if args.pipeline > 1 && mode == Mode::ConnectStorm {
-            let message = "--pipeline: a connect storm sends one message on each connection";
-            return Err(LoadError::Usage(message.into()));
+            return usage("--pipeline does not go with --mode connect-storm: leave it out");
+        }
+        if args.idle.is_some() && mode != Mode::Idle {
+            return usage("--idle needs --mode idle");
+        }
+        if args.slow.is_some() && mode != Mode::SlowReader {
+            return usage("--slow needs --mode slow-reader");
         }
         let connections = args.number as usize;
         let plan = Plan {
@@ -59,8 +68,8 @@ impl Plan {
             address: target::resolve("--address", &args.address)?,
             connections,
             mode,
-            idle: if mode == Mode::Idle { args.idle as usize } else { 0 },
-            slow: if mode == Mode::SlowReader { args.slow as usize } else { 0 },
+            idle: if mode == Mode::Idle { args.idle.unwrap_or(IDLE) as usize } else { 0 },
+            slow: if mode == Mode::SlowReader { args.slow.unwrap_or(1) as usize } else { 0 },
             length_bytes: args.length,
             pipeline: args.pipeline as usize,
             rate_per_s: args.rate,

@@ -6,25 +6,26 @@ use ringwise_measure::quantity;
 
 use crate::args::{self, Common};
 
-/// Send lines to a log daemon over many connections, and see that every one is acknowledged and
-/// stored, once.
+/// Send lines to a log daemon over many connections, and check that each is acknowledged and stored
+/// once
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Connect to this daemon
     #[arg(long, short, value_name = "HOST:PORT", default_value = "127.0.0.1:9000")]
     pub target: String,
 
-    /// Send this many lines per second over all connections (open loop), each
-    /// timed from its scheduled begin [default: as fast as the target takes them]
+    /// Send this many lines per second over all connections (open loop); measure
+    /// each latency from the scheduled begin [default: as many as the target
+    /// accepts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub rate: Option<u64>,
 
-    /// Open this many connections that send
+    /// Send over this many connections
     #[arg(long, short, value_name = "N", default_value = "50")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=99_999))]
     pub connections: u64,
 
-    /// Hold this many silent connections open as well
+    /// Also open this many connections that send nothing
     #[arg(long, value_name = "N", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub idle: u64,
@@ -38,58 +39,59 @@ pub struct Args {
     #[arg(long, short, value_name = "BYTES", default_value = "150", value_parser = line_bytes)]
     pub line: usize,
 
-    /// Send the lines of a file instead of made ones, in turn, from the start on
-    /// each connection
+    /// Send the lines of this file instead of generated ones; begin at its first
+    /// line on each connection, and repeat it
     #[arg(long, value_name = "FILE", conflicts_with = "line")]
     pub lines: Option<PathBuf>,
 
-    /// Send lines in bursts, on all connections at the same moment: 100 (as often
-    /// as --rate needs it) or, without --rate, 100/10ms
+    /// Send lines in bursts of this many, on all connections at the same time: 100
+    /// with --rate, or 100/10ms (every 10 ms) without --rate
     #[arg(long, value_name = "LINES[/TIME]", value_parser = burst)]
     pub burst: Option<(u64, Option<Duration>)>,
 
-    /// Ask for acknowledgements by `LOGD 1`: written, durable, or any
+    /// Request acknowledgements with `LOGD 1`, of lines that are written or durable,
+    /// or as the daemon is configured (any)
     #[arg(long, value_name = "GUARANTEE", num_args = 0..=1, default_missing_value = "any")]
     pub ack: Option<Guarantee>,
 
-    /// Choose the framing of lines and answers
+    /// Use this framing of lines and answers
     #[arg(long, value_enum, default_value = "lines")]
     pub protocol: Protocol,
 
-    /// Allow this many unacknowledged lines on a connection [default: 65536 over
-    /// all connections; relp: 128 each, as rsyslog's own client]
+    /// Allow this many unacknowledged lines on each connection [default: 65536
+    /// divided by the connections; relp: 128, as rsyslog's own client]
     #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
 
-    /// Use TLS and trust the certificate authorities in this file (PEM)
+    /// Use TLS, and trust the certificate authorities in this file (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 
     /// Expect this name in the target's certificate [default: the host of --target]
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
 
-    /// Present this client certificate (PEM)
-    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    /// Present this client certificate (PEM); needs --tls-ca and --tls-key
+    #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
     /// Read the client certificate's key from this file (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// Check at the end that this file or directory of the target holds every
+    /// Check at the end that this file or directory of the target contains each
     /// line once
     #[arg(long, value_name = "PATH", conflicts_with = "search")]
     pub stored: Option<PathBuf>,
 
-    /// Find the highest rate whose 99th percentile stays under --p99, starting at
-    /// --rate
+    /// Find the highest rate at which the 99th percentile of latency stays below
+    /// --p99; start at --rate
     #[arg(long, conflicts_with = "burst")]
     pub search: bool,
 
-    /// Set the limit for --search
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = quantity::parse_duration)]
-    pub p99: Duration,
+    /// With --search: set the limit of the 99th percentile [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_duration)]
+    pub p99: Option<Duration>,
 
     /// The flags of every generator.
     #[command(flatten)]
@@ -99,22 +101,22 @@ pub struct Args {
 /// What is to be true of a line that is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Guarantee {
-    /// What the daemon promises, whatever it is
+    /// The guarantee that the daemon is configured for
     Any,
-    /// The kernel has it
+    /// The line is in the page cache
     Written,
-    /// It is synced
+    /// The line is on stable storage
     Durable,
 }
 
 /// How lines are told apart, and what is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
-    /// Each ends in LF
+    /// Each line ends with LF
     Lines,
-    /// Each begins with its length (RFC 6587)
+    /// Each line begins with its length (RFC 6587)
     OctetCounting,
-    /// RELP: each is a transaction that is answered
+    /// RELP: each line is a transaction, which the target answers
     Relp,
 }
 

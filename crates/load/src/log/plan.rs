@@ -90,11 +90,12 @@ impl Source {
     pub fn file(path: &Path) -> Result<Source, LoadError> {
         let failed =
             |reason: &str| LoadError::Failed(format!("--lines {}: {reason}", path.display()));
-        let content = fs::read(path).map_err(|error| failed(&plain(&error)))?;
+        let content = fs::read(path)
+            .map_err(|error| failed(&format!("{}; name an existing file", plain(&error))))?;
         let source = Source::File(path.to_owned(), content.into());
         match source.lines(Protocol::Lines, 0) {
             Some(_) => Ok(source),
-            None => Err(failed("there is no line in it")),
+            None => Err(failed("has no lines; name a file with at least one")),
         }
     }
 }
@@ -116,20 +117,30 @@ impl Plan {
         let (burst_lines, burst_every) = args.burst.unwrap_or((1, None));
         match (args.rate, args.burst) {
             (Some(_), Some((_, Some(_)))) => {
-                return usage("--burst: with --rate expected only how many lines, such as 100");
+                return usage("--burst: with --rate, expected only a number of lines, such as 100");
             }
             (None, Some((_, None))) => {
-                return usage("--burst: expected --rate, or how often, such as 100/10ms");
+                return usage("--burst needs --rate, or a time between bursts, such as 100/10ms");
             }
             _ => {}
         }
         if args.ack.is_some() && args.protocol == Protocol::Relp {
-            return usage("--ack: RELP acknowledges by itself");
+            return usage("--ack does not go with --protocol relp: leave it out");
+        }
+        if args.p99.is_some() && !args.search {
+            return usage("--p99 needs --search");
+        }
+        if args.window.is_some() && args.ack.is_none() && args.protocol != Protocol::Relp {
+            return usage("--window needs --ack or --protocol relp");
+        }
+        if let Some(text) = tls_parts(args) {
+            return usage(text);
         }
         if let Some(path) = args.stored.as_deref().filter(|path| !may_come(path)) {
             let path = path.display();
             return Err(LoadError::Failed(format!(
-                "--stored {path}: no such file or directory: name where the target stores lines"
+                "--stored {path}: No such file or directory; name the file or directory that the target \
+                 stores lines in"
             )));
         }
         let connections = args.connections as usize;
@@ -186,6 +197,19 @@ impl Plan {
             Some(self.burst_lines as f64 * self.connections as f64 * 1e9 / rate as f64)
         };
         self.burst_every.map(|every| every.as_nanos() as f64).or_else(by_rate)
+    }
+}
+
+/// Names the options that are missing beside those of TLS.
+fn tls_parts(args: &Args) -> Option<&'static str> {
+    let (cert, key) = (args.tls_cert.is_some(), args.tls_key.is_some());
+    match (args.tls_ca.is_some(), cert, key) {
+        (true, true, false) => Some("--tls-cert needs --tls-key"),
+        (true, false, true) => Some("--tls-key needs --tls-cert"),
+        (false, true, _) => Some("--tls-cert needs --tls-ca and --tls-key"),
+        (false, false, true) => Some("--tls-key needs --tls-ca and --tls-cert"),
+        (false, false, false) if args.tls_name.is_some() => Some("--tls-name needs --tls-ca"),
+        _ => None,
     }
 }
 

@@ -18,7 +18,9 @@ use crate::{
 pub fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Result<Outcome, LoadError> {
     limits::check_process(plan.server_pid)?;
     let Some(lines) = plan.source.lines(plan.protocol, fastrand::u64(..)) else {
-        return Err(LoadError::Failed("--lines: there is no line in it".to_owned()));
+        return Err(LoadError::Failed(
+            "--lines: the file has no lines; name one with at least one".to_owned(),
+        ));
     };
     let (own, lines) = (Arc::new(plan.clone()), Arc::new(lines));
     let of_threads = lines.clone();

@@ -1,6 +1,6 @@
 //! Whom to trust, and as whom to come, by files in PEM.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -61,7 +61,7 @@ impl Tls {
             }
         };
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            LoadError::Usage(format!("--tls-name {name:?}: expected a host's name"))
+            LoadError::Usage(format!("--tls-name: invalid value '{name}': expected a host name"))
         })?;
         Ok(Tls { config: Arc::new(config), name })
     }
@@ -72,13 +72,19 @@ fn certificates(flag: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>,
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file).collect();
     let found = found.map_err(|error| failed(flag, path, &error.to_string()))?;
     if found.is_empty() {
-        return Err(failed(flag, path, "there is no certificate in it (PEM is wanted)"));
+        return Err(failed(flag, path, "has no certificate; name a file in PEM"));
     }
     Ok(found)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, LoadError> {
-    fs::read(path).map_err(|error| failed(flag, path, &plain(&error)))
+    fs::read(path).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "name a file that you may read",
+            _ => "name an existing file",
+        };
+        failed(flag, path, &format!("{}; {advice}", plain(&error)))
+    })
 }
 
 fn failed(flag: &str, path: &Path, reason: &str) -> LoadError {

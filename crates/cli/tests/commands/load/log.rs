@@ -163,7 +163,7 @@ fn a_files_lines_are_sent_in_turn_and_compared() {
     assert!(error_line(&run(lossy, &arguments), 1).contains("1 are not stored"));
     fs::write(&file, "\n\n").unwrap();
     let line = error_line(&run("127.0.0.1:1", &format!("--lines {}", file.display())), 1);
-    assert!(line.ends_with("there is no line in it"), "{line}");
+    assert!(line.ends_with("has no lines; name a file with at least one"), "{line}");
 }
 
 #[test]
@@ -227,8 +227,9 @@ fn nobody_listening_is_one_line() {
     let (_bound, closed) = closed_port();
     for arguments in [SHORT, "-c 2 -d 100ms --search", "-d 1s --protocol relp"] {
         let line = error_line(&run(closed, arguments), 1);
-        let expected =
-            format!("connecting to {closed}: Connection refused: is a server listening there?");
+        let expected = format!(
+            "connecting to {closed}: Connection refused; start a server there, or name another address"
+        );
         assert_eq!(line, expected);
     }
 }
@@ -456,7 +457,7 @@ fn tls_hides_nothing() {
     let line = error_line(&run(right(), &format!("{arguments} --tls-name localhost")), 1);
     assert!((0..3).any(|at| line.contains(&format!("connection {at}: "))), "{line}");
     let line = error_line(&run(right(), "--tls-ca /nonexistent"), 1);
-    assert_eq!(line, "--tls-ca /nonexistent: No such file or directory");
+    assert_eq!(line, "--tls-ca /nonexistent: No such file or directory; name an existing file");
 }
 
 /// None where this machine has no ring.
@@ -516,16 +517,29 @@ fn counted_lines_are_acknowledged_and_found_in_packed_segments() {
 
 #[test]
 fn wrong_usage_is_one_line_that_says_what_is_right() {
+    let line = error_line(&run("127.0.0.1:1", "--lines nope"), 1);
+    assert_eq!(line, "--lines nope: No such file or directory; name an existing file");
     let line = error_line(&run("nowhere", ""), 2);
-    assert!(line.starts_with("--target \"nowhere\": expected HOST:PORT"), "{line}");
+    assert!(line.starts_with("--target: invalid value 'nowhere': expected HOST:PORT"), "{line}");
     for (arguments, parts) in [
-        ("--line 39", ["'--line <BYTES>'", "40 to 16m"]),
-        ("--duration 0", ["--duration 0", "more than nothing"]),
-        ("--burst 10", ["--burst", "--rate, or how often"]),
-        ("--burst 10/5ms --rate 5", ["--burst", "only how many"]),
-        ("--ack --protocol relp", ["--ack", "RELP acknowledges by itself"]),
+        ("--line 39", ["--line: invalid value '39': ", "expected 40 to 16m"]),
+        ("--duration 0", ["--duration: invalid value '0': ", "expected more than 0"]),
+        ("--burst 10", ["--burst needs --rate, ", "or a time between bursts, such as 100/10ms"]),
+        (
+            "--burst 10/5ms --rate 5",
+            ["--burst: with --rate, ", "expected only a number of lines, such as 100"],
+        ),
+        (
+            "--ack --protocol relp",
+            ["load: --ack does not go with --protocol relp", ": leave it out\n"],
+        ),
         ("--ack maybe", ["'maybe'", "expected any, written, durable"]),
-        ("--tls-name x", ["--tls-ca", ""]),
+        ("--tls-name x", ["load: ", "--tls-name needs --tls-ca\n"]),
+        ("--tls-cert x", ["load: ", "--tls-cert needs --tls-ca and --tls-key\n"]),
+        ("--tls-cert x --tls-ca y", ["load: ", "--tls-cert needs --tls-key\n"]),
+        ("--tls-key x --tls-ca y", ["load: ", "--tls-key needs --tls-cert\n"]),
+        ("--p99 5ms", ["load: ", "--p99 needs --search\n"]),
+        ("--window 9", ["load: ", "--window needs --ack or --protocol relp\n"]),
         ("--search --stored .", ["--stored", "--search"]),
     ] {
         let output = run("127.0.0.1:1", arguments);

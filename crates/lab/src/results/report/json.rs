@@ -4,13 +4,11 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    fs,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
 use ringwise_measure::{
-    Percentiles,
+    Percentiles, destination,
     device::Storage,
     environment::Environment,
     measurable::Measurable,
@@ -279,26 +277,13 @@ pub fn text(report: &Report<'_>) -> String {
     text
 }
 
-/// Writes the results file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all.
 ///
 /// # Errors
 ///
 /// What creating, writing or renaming reports.
 pub fn write(path: &Path, text: &str) -> Result<(), LabError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        // It may not have been made; either way nothing of it is to stay.
-        let _ = fs::remove_file(&part);
-        LabError::on("writing", path, &error)
-    })
+    destination::write(path, text).map_err(|error| LabError::on("writing", path, &error))
 }
 
 /// The name of a results file that was not named: `ringwise-lab-20260131-235959.json`, in UTC.
@@ -342,19 +327,5 @@ mod tests {
         ] {
             assert_eq!(default_path(Path::new("d"), unix_s), Path::new("d").join(name));
         }
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let taken = directory.path().join("taken");
-        fs::create_dir(&taken).unwrap();
-        fs::write(taken.join("x"), "").unwrap();
-        assert!(write(&taken, "{}").is_err());
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        let good = directory.path().join("good.json");
-        write(&good, "{}").unwrap();
-        write(&good, "{}\n").unwrap();
-        assert_eq!(fs::read_to_string(good).unwrap(), "{}\n");
     }
 }

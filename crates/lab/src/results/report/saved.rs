@@ -345,8 +345,17 @@ impl Saved {
     pub fn read(path: &Path) -> Result<Saved, LabError> {
         let text =
             fs::read_to_string(path).map_err(|error| LabError::on("reading", path, &error))?;
+        Saved::of(path, &text)
+    }
+
+    /// Reads the text of the results file `path`.
+    ///
+    /// # Errors
+    ///
+    /// It is no results file.
+    pub fn of(path: &Path, text: &str) -> Result<Saved, LabError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let saved = Saved::parse(&text)
+        let saved = Saved::parse(text)
             .map_err(|reason| LabError::Failed(format!("{}: {reason}", path.display())))?;
         Ok(Saved { name, ..saved })
     }

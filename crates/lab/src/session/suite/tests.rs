@@ -161,42 +161,91 @@ fn what_was_typed_is_not_repeated_further() {
 fn bad_input_is_named_with_what_is_accepted() {
     let set = |text: &str| Some(text.to_owned());
     for (text, parts) in [
-        (refused(|a| a.workload = set("raed")), ["unknown workload \"raed\"", "expected read, "]),
-        (refused(|a| a.engines = set("sync,uing")), ["unknown engine \"uing\"", "uring"]),
-        (refused(|a| a.engines = set("uring+sqpol")), ["\"uring+sqpol\"", "uring+sqpoll"]),
-        (refused(|a| a.engines = set("")), ["unknown engine \"\"", "uring"]),
-        (refused(|a| a.depth = set("0")), ["--depth 0", "1 to 1024"]),
-        (refused(|a| a.depth = set("1,,2")), ["--depth :", "1 to 1024"]),
-        (refused(|a| a.depth = set("-1")), ["--depth -1", "1 to 1024"]),
-        (refused(|a| a.block = set("3000")), ["--block 3000", "multiple of 512"]),
-        (refused(|a| a.block = set("0")), ["--block 0", "1 to 64m"]),
-        (refused(|a| a.block = set("4kb")), ["--block size \"4kb\"", "k, m, g or t"]),
-        (refused(|a| a.profile = set("fast")), ["--profile \"fast\"", "buffered, direct"]),
-        (refused(|a| a.pattern = set("up")), ["--pattern \"up\"", "seq, random"]),
-        (refused(|a| a.cache = set("hot")), ["--cache \"hot\"", "warm, cold, bounded"]),
-        (refused(|a| a.cache = set("bounded:x")), ["--cache bounded: size \"x\"", "k, m, g or t"]),
-        (refused(|a| a.cache = set("bounded:1m")), ["--cache bounded:1m", "at least"]),
-        (refused(|a| a.cache = set("bounded:2g")), ["--cache bounded:2g", "--size"]),
+        (
+            refused(|a| a.workload = set("raed")),
+            ["unknown workload or command 'raed'", "did you mean 'read'?"],
+        ),
+        (
+            refused(|a| a.workload = set("reprot")),
+            ["unknown workload or command 'reprot'", "did you mean 'report'?"],
+        ),
+        (
+            refused(|a| a.workload = set("banana")),
+            [": expected read, latency, ", ", scale, or report, compare, record, explain, replay"],
+        ),
+        (
+            refused(|a| {
+                a.workload = None;
+                a.depth = set("4")
+            }),
+            [
+                "--depth is for the workloads read, ",
+                "; name one, as in: ringwise lab read --depth 4",
+            ],
+        ),
+        (
+            refused(|a| {
+                a.workload = set("stat");
+                a.ablate = true
+            }),
+            ["--ablate is for the workload read", "; name one, as in: ringwise lab read --ablate"],
+        ),
+        (
+            refused(|a| a.engines = set("sync,uing")),
+            ["--engines: invalid value 'uing'", "did you mean 'uring'?"],
+        ),
+        (
+            refused(|a| a.engines = set("uring+sqpol")),
+            ["--engines: invalid value 'uring+sqpol': expected sync, ", "uring+sqpoll"],
+        ),
+        (refused(|a| a.engines = set("")), ["--engines: invalid value ''", "uring"]),
+        (refused(|a| a.depth = set("0")), ["--depth: invalid value '0'", "1 to 1024"]),
+        (refused(|a| a.depth = set("1,,2")), ["--depth: invalid value '':", "1 to 1024"]),
+        (refused(|a| a.depth = set("-1")), ["--depth: invalid value '-1'", "1 to 1024"]),
+        (refused(|a| a.block = set("3000")), ["--block: invalid value '3000'", "multiple of 512"]),
+        (refused(|a| a.block = set("0")), ["--block: invalid value '0'", "1 to 64m"]),
+        (refused(|a| a.block = set("4kb")), ["--block: invalid value '4kb'", "k, m, g or t"]),
+        (
+            refused(|a| a.profile = set("fast")),
+            ["--profile: invalid value 'fast'", "buffered, direct"],
+        ),
+        (refused(|a| a.pattern = set("up")), ["--pattern: invalid value 'up'", "seq, random"]),
+        (
+            refused(|a| a.cache = set("hot")),
+            ["--cache: invalid value 'hot'", "warm, cold, bounded"],
+        ),
+        (
+            refused(|a| a.cache = set("bounded:x")),
+            ["--cache: invalid value 'bounded:x': expected", "k, m, g or t"],
+        ),
+        (
+            refused(|a| a.cache = set("bounded:1m")),
+            ["--cache: invalid value 'bounded:1m': ", "at least"],
+        ),
+        (
+            refused(|a| a.cache = set("bounded:2g")),
+            ["--cache: invalid value 'bounded:2g': ", "--size"],
+        ),
         (
             refused(|a| {
                 a.cache = set("bounded");
                 a.pattern = set("seq")
             }),
-            ["--pattern seq", "random"],
+            ["--pattern: invalid value 'seq'", "random"],
         ),
         (
             refused(|a| {
                 a.workload = set("chain");
                 a.sync = set("msync")
             }),
-            ["--sync \"msync\"", "fsync, fdatasync, dsync"],
+            ["--sync: invalid value 'msync'", "did you mean 'fsync'?"],
         ),
         (
             refused(|a| {
                 a.workload = set("chain");
                 a.size = set("1m")
             }),
-            ["--size 1m", "170 chains in flight"],
+            ["--size: invalid value '1m'", "170 chains in flight"],
         ),
         (refused(|a| a.sync = set("fsync")), ["--sync is for", "workload chain"]),
         (
@@ -207,10 +256,9 @@ fn bad_input_is_named_with_what_is_accepted() {
             ["--engines is for", "read, latency, echo"],
         ),
         (refused(|a| a.connections = set("1")), ["--connections is for", "echo"]),
-        (refused(|a| a.percentiles = set("p50,p95")), ["\"p95\"", "p50, p90, p99, p99.9"]),
         (
-            refused(|a| a.heatmap = Some("/nonexistent/x".into())),
-            ["--heatmap /nonexistent/x", "directory"],
+            refused(|a| a.percentiles = set("p50,p95")),
+            ["--percentiles: invalid value 'p95': expected", "p50, p90, p99, p99.9"],
         ),
         (
             refused(|a| {
@@ -226,16 +274,15 @@ fn bad_input_is_named_with_what_is_accepted() {
             }),
             ["--heatmap", "read"],
         ),
-        (refused(|a| a.size = set("lots")), ["--size size \"lots\"", "k, m, g or t"]),
-        (refused(|a| a.size = set("8k")), ["--size 8k", "need"]),
-        (refused(|a| a.files = set("0")), ["--files 0", "1 to 1024"]),
-        (refused(|a| a.threads = set("x")), ["--threads x", "1 to 1024"]),
-        (refused(|a| a.repeats = set("0")), ["--repeats 0", "1 to 1000"]),
-        (refused(|a| a.reads = set("0")), ["--reads 0", "at least 1"]),
-        (refused(|a| a.seed = set("one")), ["--seed one", "whole number"]),
-        (refused(|a| a.duration = set("1ms")), ["--duration 1ms", "10ms"]),
-        (refused(|a| a.duration = set("soon")), ["--duration duration \"soon\"", "us, ms"]),
-        (refused(|a| a.out = Some("/nonexistent".into())), ["--out /nonexistent", "directory"]),
+        (refused(|a| a.size = set("lots")), ["--size: invalid value 'lots'", "k, m, g or t"]),
+        (refused(|a| a.size = set("8k")), ["--size: invalid value '8k'", "need"]),
+        (refused(|a| a.files = set("0")), ["--files: invalid value '0'", "1 to 1024"]),
+        (refused(|a| a.threads = set("x")), ["--threads: invalid value 'x'", "1 to 1024"]),
+        (refused(|a| a.repeats = set("0")), ["--repeats: invalid value '0'", "1 to 1000"]),
+        (refused(|a| a.reads = set("0")), ["--reads: invalid value '0'", "at least 1"]),
+        (refused(|a| a.seed = set("one")), ["--seed: invalid value 'one'", "whole number"]),
+        (refused(|a| a.duration = set("1ms")), ["--duration: invalid value '1ms'", "10ms"]),
+        (refused(|a| a.duration = set("soon")), ["--duration: invalid value 'soon'", "us, ms"]),
         (
             refused(|a| {
                 a.depth = set("1024");
@@ -253,6 +300,36 @@ fn bad_input_is_named_with_what_is_accepted() {
     ] {
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
+}
+
+#[test]
+fn a_place_that_results_cannot_be_written_to_is_told_before_anything_is_measured() {
+    let failed = |change: fn(&mut Args)| {
+        let error = Suite::new(&args(change)).unwrap_err();
+        assert_eq!(error.exit_status(), 1);
+        error.to_string()
+    };
+    assert_eq!(
+        failed(|a| a.json = Some("/nope/x.json".into())),
+        "--json /nope/x.json: the directory /nope does not exist; name a file in an existing directory"
+    );
+    assert_eq!(
+        failed(|a| a.json = Some("/dev/null/x".into())),
+        "--json /dev/null/x: /dev/null is not a directory; name a file in an existing directory"
+    );
+    assert_eq!(
+        failed(|a| a.out = Some("/nope".into())),
+        "--out /nope: does not exist; name an existing directory"
+    );
+    assert_eq!(
+        failed(|a| a.out = Some("/dev/null".into())),
+        "--out /dev/null: is not a directory; name an existing directory"
+    );
+    assert_eq!(
+        failed(|a| a.heatmap = Some("/nope/x".into())),
+        "--heatmap /nope/x: the directory /nope does not exist; name a directory in an existing one"
+    );
+    assert!(Suite::new(&args(|a| a.json = Some("/dev/null".into()))).is_ok());
 }
 
 #[test]

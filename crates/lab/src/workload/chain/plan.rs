@@ -8,7 +8,7 @@ use crate::{
     error::LabError,
     plan::{
         scale::Scale,
-        typed::{Typed, list, unknown, usage},
+        typed::{Typed, invalid, list, unknown},
     },
     sampling::job::{Cache, Pattern, Profile},
     workload::read::{
@@ -41,18 +41,16 @@ pub fn groups(typed: &Typed<'_>) -> Result<Vec<ChainGroup>, LabError> {
     let depths = typed.depths.clone().unwrap_or(all);
     buffers_fit(&depths, 2 * BLOCK_BYTES)?;
     let size = match args.size.as_deref() {
-        Some(text) => parse_size(text).map_err(|error| usage("--size", error))?,
+        Some(text) => parse_size(text).map_err(|error| invalid("--size", text, error))?,
         None if scale == Scale::Quick => 32 * MIB,
         None => 256 * MIB,
     };
     let deepest = depths.iter().copied().max().unwrap_or(1) as u64;
     let least = 2 * deepest * BLOCK_BYTES as u64;
     if size < least {
-        let text = format!(
-            "{}: {deepest} chains in flight, each on a page of its own, need {least} bytes",
-            size_text(size)
-        );
-        return Err(usage("--size", text));
+        let why =
+            format!("{deepest} chains in flight, each on a page of its own, need {least} bytes");
+        return Err(invalid("--size", &size_text(size), why));
     }
     let syncs = args.sync.as_deref().map_or_else(|| Ok(Vec::new()), syncs)?;
     let is_quick_suite = typed.is_suite() && scale == Scale::Quick;

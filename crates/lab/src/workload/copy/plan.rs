@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     args::Args,
     error::LabError,
-    plan::typed::{list, number, unknown, usage},
+    plan::typed::{invalid, list, number, unknown, usage},
     results::row::RowKind,
     sampling::job::Cache,
 };
@@ -68,7 +68,8 @@ impl CopyProgram {
     fn parse(text: &str) -> Result<&'static CopyProgram, LabError> {
         let found = PROGRAMS.iter().find(|program| program.name == text);
         let accepted = || PROGRAMS.each_ref().map(|program| program.name).join(", ");
-        found.ok_or_else(|| unknown("engine", text, &accepted()))
+        // A program that is like another by its name alone is not meant.
+        found.ok_or_else(|| invalid("--engines", text, format_args!("expected {}", accepted())))
     }
 
     /// What its rows are for.
@@ -147,7 +148,7 @@ impl DataSet {
         let found = SETS.iter().find(|definition| definition.0 == text);
         found
             .map(|definition| DataSet::of(definition, full))
-            .ok_or_else(|| unknown("set", text, &accepted()))
+            .ok_or_else(|| unknown("--sets", text, &accepted()))
     }
 
     /// How many files.
@@ -228,11 +229,11 @@ impl CopyPlan {
                 return Err(usage(flag, "is not for copy --study: it has --block and --depth"));
             }
         }
-        let bytes = match args.size.as_deref().map(parse_size) {
+        let bytes = match args.size.as_deref().map(|text| (text, parse_size(text))) {
             None => STUDY_BYTES,
-            Some(Ok(bytes @ 1..)) => bytes,
-            Some(Ok(0)) => return Err(usage("--size", "0: expected at least 1")),
-            Some(Err(error)) => return Err(usage("--size", error)),
+            Some((_, Ok(bytes @ 1..))) => bytes,
+            Some((text, Ok(0))) => return Err(invalid("--size", text, "expected at least 1")),
+            Some((text, Err(error))) => return Err(invalid("--size", text, error)),
         };
         let blocks = args.block.as_deref().unwrap_or("1k,4k,16k,64k,256k,1m,4m,32m");
         let depths = args.depth.as_deref().unwrap_or("1,4,16,64,256");
@@ -248,8 +249,8 @@ impl CopyPlan {
             caches,
             blocks: list(blocks, |text| match parse_size(text) {
                 Ok(bytes @ 1024..=33_554_432) => Ok(bytes as usize),
-                Ok(_) => Err(usage("--block", format_args!("{text}: expected 1k to 32m"))),
-                Err(error) => Err(usage("--block", error)),
+                Ok(_) => Err(invalid("--block", text, "expected 1k to 32m")),
+                Err(error) => Err(invalid("--block", text, error)),
             })?,
             depths: list(depths, |text| {
                 Ok(number("--depth", Some(text), 1, 256)?.unwrap_or(1) as usize)
@@ -303,9 +304,18 @@ mod tests {
     fn bad_input_is_named_with_what_is_accepted() {
         let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
         for (text, parts) in [
-            (refused(|a| a.engines = Some("cp".into())), ["unknown engine \"cp\"", "gnu, xcp"]),
-            (refused(|a| a.sets = Some("huge".into())), ["unknown set \"huge\"", "small, medium"]),
-            (refused(|a| a.cache = Some("hot".into())), ["--cache \"hot\"", "warm, cold"]),
+            (
+                refused(|a| a.engines = Some("cp".into())),
+                ["--engines: invalid value 'cp'", "gnu, xcp"],
+            ),
+            (
+                refused(|a| a.sets = Some("huge".into())),
+                ["--sets: invalid value 'huge'", "small, medium"],
+            ),
+            (
+                refused(|a| a.cache = Some("hot".into())),
+                ["--cache: invalid value 'hot'", "warm, cold"],
+            ),
             (refused(|a| a.block = Some("4k".into())), ["--block", "--study"]),
             (refused(|a| a.duration = Some("4s".into())), ["--duration", "--sets"]),
             (
@@ -320,7 +330,7 @@ mod tests {
                     a.study = true;
                     a.block = Some("64m".into())
                 }),
-                ["--block 64m", "1k to 32m"],
+                ["--block: invalid value '64m'", "1k to 32m"],
             ),
         ] {
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");

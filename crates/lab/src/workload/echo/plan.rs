@@ -83,7 +83,7 @@ impl EchoServer {
             "tokio" => EchoServer::Tokio,
             "blocking" => EchoServer::Blocking,
             "node" => EchoServer::Node,
-            _ => return Err(unknown("engine", text, EchoServer::NAMES)),
+            _ => return Err(unknown("--engines", text, EchoServer::NAMES)),
         })
     }
 }
@@ -188,15 +188,27 @@ mod tests {
     fn bad_input_is_named_with_what_is_accepted() {
         let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
         for (text, parts) in [
-            (refused(|a| a.engines = Some("sync".into())), ["unknown engine \"sync\"", "blocking"]),
-            (refused(|a| a.connections = Some("0".into())), ["--connections 0", "1 to 100000"]),
-            (refused(|a| a.length = Some("1x".into())), ["--length size \"1x\"", "k, m, g or t"]),
-            (refused(|a| a.length = Some("0".into())), ["--length 0", "1 to 16m"]),
+            (
+                refused(|a| a.engines = Some("sync".into())),
+                ["--engines: invalid value 'sync'", "blocking"],
+            ),
+            (
+                refused(|a| a.connections = Some("0".into())),
+                ["--connections: invalid value '0'", "1 to 100000"],
+            ),
+            (
+                refused(|a| a.length = Some("1x".into())),
+                ["--length: invalid value '1x'", "k, m, g or t"],
+            ),
+            (refused(|a| a.length = Some("0".into())), ["--length: invalid value '0'", "1 to 16m"]),
             (
                 refused(|a| a.rate = Some("fast".into())),
-                ["--rate fast", "1 to 100000000, max or auto"],
+                ["--rate: invalid value 'fast'", "1 to 100000000, max or auto"],
             ),
-            (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
+            (
+                refused(|a| a.target = vec!["x".into()]),
+                ["--target: invalid value 'x'", "NAME=IP:PORT"],
+            ),
             (refused(|a| a.target = vec!["=[::1]:8".into()]), ["--target", "NAME=IP:PORT"]),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
         ] {

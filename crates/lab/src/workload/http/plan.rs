@@ -81,7 +81,7 @@ impl HttpServer {
     /// Reads a name.
     pub(super) fn parse(text: &str) -> Result<HttpServer, LabError> {
         let found = HttpServer::ALL.into_iter().find(|server| server.to_string() == text);
-        found.ok_or_else(|| unknown("engine", text, HttpServer::NAMES))
+        found.ok_or_else(|| unknown("--engines", text, HttpServer::NAMES))
     }
 
     /// Whether the server differs from all others if its bodies come from there.
@@ -215,13 +215,19 @@ mod tests {
         for (text, parts) in [
             (
                 refused(|a| a.engines = set("axum")),
-                ["unknown engine \"axum\"", "tokio+ringwise-files"],
+                ["--engines: invalid value 'axum'", "tokio+ringwise-files"],
             ),
-            (refused(|a| a.bodies = set("disk")), ["--bodies \"disk\"", "memory, files"]),
-            (refused(|a| a.connections = set("257")), ["--connections 257", "1 to 256"]),
-            (refused(|a| a.length = set("17m")), ["--length 17m", "1 to 16m"]),
-            (refused(|a| a.length = set("0")), ["--length 0", "1 to 16m"]),
-            (refused(|a| a.length = set("x")), ["--length size \"x\"", "k, m, g or t"]),
+            (
+                refused(|a| a.bodies = set("disk")),
+                ["--bodies: invalid value 'disk'", "memory, files"],
+            ),
+            (
+                refused(|a| a.connections = set("257")),
+                ["--connections: invalid value '257'", "1 to 256"],
+            ),
+            (refused(|a| a.length = set("17m")), ["--length: invalid value '17m'", "1 to 16m"]),
+            (refused(|a| a.length = set("0")), ["--length: invalid value '0'", "1 to 16m"]),
+            (refused(|a| a.length = set("x")), ["--length: invalid value 'x'", "k, m, g or t"]),
             (
                 refused(|a| a.engines = set("tokio+ringwise-files")),
                 ["--engines tokio+ringwise-files: does not differ", "--bodies memory"],

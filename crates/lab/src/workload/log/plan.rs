@@ -129,7 +129,7 @@ impl LogServer {
 
     fn parse(text: &str) -> Result<LogServer, LabError> {
         let found = LogServer::DEFAULT.into_iter().find(|server| server.to_string() == text);
-        found.ok_or_else(|| unknown("engine", text, LogServer::NAMES))
+        found.ok_or_else(|| unknown("--engines", text, LogServer::NAMES))
     }
 
     /// Whether it can be set up to give this guarantee over this transport, and so belongs to the
@@ -385,13 +385,34 @@ mod tests {
     fn what_cannot_be_meant_is_one_line() {
         let refused = |change: fn(&mut Args)| plan(change).unwrap_err().to_string();
         for (text, parts) in [
-            (refused(|a| a.engines = Some("nginx".into())), ["engine \"nginx\"", "rsyslog-imtcp"]),
-            (refused(|a| a.guarantee = Some("maybe".into())), ["--guarantee \"maybe\"", "durable"]),
-            (refused(|a| a.transport = Some("udp".into())), ["--transport \"udp\"", "plain, tls"]),
-            (refused(|a| a.rate = Some("0".into())), ["--rate 0", "1 to 100000000, max or auto"]),
-            (refused(|a| a.length = Some("39".into())), ["--length 39", "40 to 16m"]),
-            (refused(|a| a.batch = Some("0".into())), ["--batch 0", "1 to 4294967295"]),
-            (refused(|a| a.target = vec!["x".into()]), ["--target \"x\"", "NAME=IP:PORT"]),
+            (
+                refused(|a| a.engines = Some("nginx".into())),
+                ["--engines: invalid value 'nginx': expected", "rsyslog-imtcp"],
+            ),
+            (
+                refused(|a| a.guarantee = Some("maybe".into())),
+                ["--guarantee: invalid value 'maybe'", "durable"],
+            ),
+            (
+                refused(|a| a.transport = Some("udp".into())),
+                ["--transport: invalid value 'udp'", "plain, tls"],
+            ),
+            (
+                refused(|a| a.rate = Some("0".into())),
+                ["--rate: invalid value '0'", "1 to 100000000, max or auto"],
+            ),
+            (
+                refused(|a| a.length = Some("39".into())),
+                ["--length: invalid value '39'", "40 to 16m"],
+            ),
+            (
+                refused(|a| a.batch = Some("0".into())),
+                ["--batch: invalid value '0'", "1 to 4294967295"],
+            ),
+            (
+                refused(|a| a.target = vec!["x".into()]),
+                ["--target: invalid value 'x'", "NAME=IP:PORT"],
+            ),
             (refused(|a| a.target = vec!["epoll=[::1]:8".into()]), ["--target", "taken"]),
         ] {
             assert!(parts.iter().all(|part| text.contains(part)), "{text}");

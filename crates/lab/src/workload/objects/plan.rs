@@ -10,7 +10,7 @@ use crate::{
     error::LabError,
     plan::{
         scale::Scale,
-        typed::{COUNT_MAX, Typed, number, unknown, usage},
+        typed::{COUNT_MAX, Typed, invalid, number, unknown, usage},
     },
     sampling::job::Cache,
     workload::read::plan::blocks,
@@ -86,14 +86,14 @@ fn size(typed: &Typed<'_>, files: u64, range_bytes: usize) -> Result<Size, LabEr
     // Each object is a whole number of blocks, so it may get a little less than its share.
     let needed = files * (object_bytes_min(range_bytes)).next_multiple_of(4096);
     if let Some(text) = typed.args.size.as_deref() {
-        let bytes = parse_size(text).map_err(|error| usage("--size", error))?;
+        let bytes = parse_size(text).map_err(|error| invalid("--size", text, error))?;
         if bytes < needed {
-            let text = format!(
-                "{text}: {files} objects with {RANGES} ranges of {} and as much between them need \
+            let why = format!(
+                "{files} objects with {RANGES} ranges of {} and as much between them need \
                  {needed} bytes",
                 size_text(range_bytes as u64)
             );
-            return Err(usage("--size", text));
+            return Err(invalid("--size", text, why));
         }
         return Ok(Size::exactly(bytes));
     }
@@ -133,9 +133,12 @@ mod tests {
         let long = plan(|args| args.block = set("2m")).unwrap();
         assert!(long.size.least >= OBJECTS * 2 * 128 * MIB, "{:?}", long.size);
         for (error, parts) in [
-            (plan(|args| args.size = set("8m")), ["--size 8m", "33554432 bytes"]),
-            (plan(|args| args.cache = set("bounded")), ["\"bounded\"", "warm, cold"]),
-            (plan(|args| args.files = set("0")), ["--files 0", "1 to 1024"]),
+            (plan(|args| args.size = set("8m")), ["--size: invalid value '8m'", "33554432 bytes"]),
+            (
+                plan(|args| args.cache = set("bounded")),
+                ["--cache: invalid value 'bounded': expected", "warm, cold"],
+            ),
+            (plan(|args| args.files = set("0")), ["--files: invalid value '0'", "1 to 1024"]),
             (
                 plan(|args| (args.depth, args.block) = (set("1024"), set("64k"))),
                 ["--depth times 64 ranges of --block 64k", "at most 1 GiB"],

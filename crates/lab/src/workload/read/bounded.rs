@@ -9,6 +9,7 @@ use crate::{
     checks::gates::{self, Bound},
     dataset::DataFile,
     error::LabError,
+    plan::typed::invalid,
     sampling::{
         job::{Cache, Job},
         memory_group::MemoryGroup,
@@ -58,14 +59,13 @@ impl Bounded {
         let least = plan.bound_bytes_min();
         let bytes = plan.bound_bytes.unwrap_or((files_bytes / DEFAULT_PARTS).max(least));
         if bytes >= files_bytes {
-            let text = format!(
-                "--cache bounded:{}: test files of {} would fit; raise --size, or lower --depth, \
-                 which needs {} for itself",
-                size_text(bytes),
+            let why = format!(
+                "test files of {} would fit; raise --size, or lower --depth, which needs {} for \
+                 itself",
                 bytes_text(files_bytes),
                 bytes_text(least)
             );
-            return Err(LabError::Usage(text));
+            return Err(invalid("--cache", &format!("bounded:{}", size_text(bytes)), why));
         }
         // Pages that are cached now are charged elsewhere.
         files.iter().try_for_each(page_cache::forget)?;

@@ -21,7 +21,7 @@ use crate::{
     error::LabError,
     plan::{
         scale::Scale,
-        typed::{COUNT_MAX, list, number, unknown, usage},
+        typed::{COUNT_MAX, invalid, list, number, unknown, usage},
     },
     sampling::job::{Cache, Pattern, Profile},
 };
@@ -136,8 +136,8 @@ fn group(
 ) -> Result<Group, LabError> {
     let is_direct = profile == Profile::Direct;
     if is_direct && !(block_bytes as u64).is_multiple_of(SECTOR_BYTES) {
-        let text = format!("{block_bytes}: direct reads take a multiple of 512, such as 512 or 4k");
-        return Err(usage("--block", text));
+        let why = "direct reads take a multiple of 512, such as 512 or 4k";
+        return Err(invalid("--block", &block_bytes.to_string(), why));
     }
     buffers_fit(depths, block_bytes)?;
     let files = number("--files", args.files.as_deref(), 1, COUNT_MAX)?;
@@ -172,11 +172,11 @@ fn group(
     };
     let least = files * (block_bytes as u64).next_multiple_of(BLOCK_BYTES as u64);
     if group.size.least < least {
-        let text = format!(
-            "{}: {files} files of at least one block need {least} bytes",
-            args.size.as_deref().unwrap_or("default")
-        );
-        return Err(usage("--size", text));
+        let why = format!("{files} files of at least one block need {least} bytes");
+        return Err(match args.size.as_deref() {
+            Some(text) => invalid("--size", text, why),
+            None => usage("--size", format_args!("is needed: {why}")),
+        });
     }
     if group.cache == Cache::Bounded {
         bound(&group)?;
@@ -188,24 +188,20 @@ fn group(
 fn bound(group: &Group) -> Result<(), LabError> {
     let Some(bytes) = group.bound_bytes else { return Ok(()) };
     let (least, files) = (group.bound_bytes_min(), group.size.most);
+    let typed = format!("bounded:{}", size_text(bytes));
     if bytes < least {
-        let text = format!(
-            "bounded:{}: threads and buffers of depth {} may need {} by themselves; expected at \
-             least {}k",
-            size_text(bytes),
+        let why = format!(
+            "threads and buffers of depth {} may need {} by themselves; expected at least {}k",
             group.depth_max(),
             bytes_text(least),
             least.div_ceil(1024)
         );
-        return Err(usage("--cache", text));
+        return Err(invalid("--cache", &typed, why));
     }
     if bytes >= files {
-        let text = format!(
-            "bounded:{}: test files of {} would fit; lower it or raise --size",
-            size_text(bytes),
-            bytes_text(files)
-        );
-        return Err(usage("--cache", text));
+        let why =
+            format!("test files of {} would fit; lower it or raise --size", bytes_text(files));
+        return Err(invalid("--cache", &typed, why));
     }
     Ok(())
 }
@@ -216,7 +212,8 @@ fn pattern(args: &Args, profile: Profile, cache: Cache) -> Result<Pattern, LabEr
         None if is_random => Pattern::Random,
         // What a cache that is too small holds of a sequence is chance.
         Some("seq") if cache == Cache::Bounded => {
-            return Err(usage("--pattern", "seq: a bounded cache is for --pattern random"));
+            let why = "a bounded cache needs --pattern random";
+            return Err(invalid("--pattern", "seq", why));
         }
         None | Some("seq") => Pattern::Sequential,
         Some("random") => Pattern::Random,
@@ -232,7 +229,7 @@ fn cache(args: &Args) -> Result<(Cache, Option<u64>), LabError> {
         Some("bounded") => (Cache::Bounded, None),
         Some(other) => match other.strip_prefix("bounded:") {
             Some(size) => {
-                let bytes = parse_size(size).map_err(|error| usage("--cache bounded:", error))?;
+                let bytes = parse_size(size).map_err(|error| invalid("--cache", other, error))?;
                 (Cache::Bounded, Some(bytes))
             }
             None => {
@@ -245,7 +242,7 @@ fn cache(args: &Args) -> Result<(Cache, Option<u64>), LabError> {
 
 fn size(args: &Args, profile: Profile) -> Result<Size, LabError> {
     if let Some(text) = args.size.as_deref() {
-        let bytes = parse_size(text).map_err(|error| usage("--size", error))?;
+        let bytes = parse_size(text).map_err(|error| invalid("--size", text, error))?;
         return Ok(Size::exactly(bytes));
     }
     Ok(match (args.full, profile) {
@@ -272,7 +269,11 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
                     EngineName::FAMILIES.join(", ")
                 );
                 let engine =
-                    EngineName::parse(name).ok_or_else(|| unknown("engine", name, &accepted))?;
+                    EngineName::parse(name).ok_or_else(|| match name.contains(['+', '-']) {
+                        // No family is meant by a switch that is wrong.
+                        true => invalid("--engines", name, format_args!("expected {accepted}")),
+                        false => unknown("--engines", name, &accepted),
+                    })?;
                 engines.push(engine);
             }
         }
@@ -304,11 +305,11 @@ fn engines(args: &Args) -> Result<Vec<EngineName>, LabError> {
 /// Reads lengths of blocks.
 pub(crate) fn blocks(text: &str) -> Result<Vec<usize>, LabError> {
     list(text, |item| {
-        let bytes = parse_size(item).map_err(|error| usage("--block", error))?;
+        let bytes = parse_size(item).map_err(|error| invalid("--block", item, error))?;
         if (1..=BLOCK_BYTES_MAX).contains(&bytes) {
             Ok(bytes as usize)
         } else {
-            Err(usage("--block", format_args!("{item}: expected 1 to 64m")))
+            Err(invalid("--block", item, "expected 1 to 64m"))
         }
     })
 }

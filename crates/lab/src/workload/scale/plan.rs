@@ -12,7 +12,7 @@ use ringwise_measure::{cpu::allowed_cpus, quantity::parse_size};
 use crate::{
     dataset::Size,
     error::LabError,
-    plan::typed::{COUNT_MAX, Typed, list, number, usage},
+    plan::typed::{COUNT_MAX, Typed, invalid, list, number},
     workload::read::plan::{blocks, buffers_fit},
 };
 
@@ -60,8 +60,8 @@ impl ScalePlan {
         let depths = typed.depths.clone().unwrap_or_else(|| vec![1, 32]);
         let blocks_bytes = args.block.as_deref().map_or_else(|| Ok(vec![BLOCK_BYTES]), blocks)?;
         if let Some(block) = blocks_bytes.iter().find(|block| !block.is_multiple_of(SECTOR_BYTES)) {
-            let text = format!("{block}: direct reads take a multiple of 512, such as 512 or 4k");
-            return Err(usage("--block", text));
+            let why = "direct reads take a multiple of 512, such as 512 or 4k";
+            return Err(invalid("--block", &block.to_string(), why));
         }
         let in_flight: Vec<usize> = depths.iter().map(|depth| depth * most).collect();
         let largest = blocks_bytes.iter().copied().max().unwrap_or(BLOCK_BYTES);
@@ -90,8 +90,8 @@ fn threads(text: &str, processors: usize) -> Result<Vec<usize>, LabError> {
         item => match item.parse() {
             Ok(count) if (1..=COUNT_MAX as usize).contains(&count) => Ok(count),
             _ => {
-                let text = format!("{item}: expected 1 to {COUNT_MAX}, or all for all processors");
-                Err(usage("--threads", text))
+                let why = format!("expected 1 to {COUNT_MAX}, or all for all processors");
+                Err(invalid("--threads", item, why))
             }
         },
     };
@@ -118,8 +118,8 @@ fn directories(typed: &Path) -> Result<Vec<PathBuf>, LabError> {
         }
         let real = part.canonicalize().unwrap_or_else(|_| part.clone());
         if known.contains(&real) {
-            let text = format!("{}: named twice; expected different directories", part.display());
-            return Err(usage("--dir", text));
+            let part = part.display().to_string();
+            return Err(invalid("--dir", &part, "named twice; expected different directories"));
         }
         known.push(real);
     }
@@ -134,11 +134,11 @@ fn size(typed: Option<&str>, directories: u64, files: u64, block: usize) -> Resu
         let most = (1000 * MIB / directories).max(least);
         return Ok(Size { most, least: least.max(64 * MIB / directories), time });
     };
-    let bytes = parse_size(text).map_err(|error| usage("--size", error))? / directories;
+    let bytes = parse_size(text).map_err(|error| invalid("--size", text, error))? / directories;
     if bytes < least {
         let all = least * directories;
-        let text = format!("{text}: files of at least one block for each thread need {all} bytes");
-        return Err(usage("--size", text));
+        let why = format!("files of at least one block for each thread need {all} bytes");
+        return Err(invalid("--size", text, why));
     }
     Ok(Size::exactly(bytes))
 }
@@ -197,13 +197,28 @@ mod tests {
         let dir = |other: &str| plan(|args| args.dir = Some(format!("{here},{other}").into()));
         let missing = format!("{here}/none");
         for (found, parts) in [
-            (plan(|args| args.threads = set("0")), ["--threads 0", "1 to 1024, or all"]),
-            (plan(|args| args.threads = set("1,x")), ["--threads x", "1 to 1024, or all"]),
-            (plan(|args| args.threads = set("")), ["--threads :", "1 to 1024, or all"]),
-            (plan(|args| args.threads = set("1025")), ["--threads 1025", "1 to 1024"]),
-            (plan(|args| args.block = set("3000")), ["--block 3000", "multiple of 512"]),
-            (plan(|args| args.size = set("8k")), ["--size 8k", "bytes"]),
-            (plan(|args| args.files = set("0")), ["--files 0", "1 to 1024"]),
+            (
+                plan(|args| args.threads = set("0")),
+                ["--threads: invalid value '0'", "1 to 1024, or all"],
+            ),
+            (
+                plan(|args| args.threads = set("1,x")),
+                ["--threads: invalid value 'x'", "1 to 1024, or all"],
+            ),
+            (
+                plan(|args| args.threads = set("")),
+                ["--threads: invalid value '':", "1 to 1024, or all"],
+            ),
+            (
+                plan(|args| args.threads = set("1025")),
+                ["--threads: invalid value '1025'", "1 to 1024"],
+            ),
+            (
+                plan(|args| args.block = set("3000")),
+                ["--block: invalid value '3000'", "multiple of 512"],
+            ),
+            (plan(|args| args.size = set("8k")), ["--size: invalid value '8k'", "bytes"]),
+            (plan(|args| args.files = set("0")), ["--files: invalid value '0'", "1 to 1024"]),
             (
                 plan(|args| {
                     (args.threads, args.depth, args.block) = (set("64"), set("1024"), set("64k"))
