@@ -200,7 +200,10 @@ fn who_ends_lines_loses_none_to_those_who_end_none() {
             wait_until("memory is free", || uncommitted() == 0);
         }
         let output = daemon.end();
-        assert!(output.contains("unfinished lines, of the clients that hold the most"), "{output}");
+        assert!(
+            output.contains("unfinished lines of the clients that use the most memory"),
+            "{output}"
+        );
     }
 }
 
