@@ -3,19 +3,17 @@
 //! clap finds the mistake. Its own message takes a paragraph, so this file words the message anew. It prints help
 //! and versions as clap words them, because somebody asked for those.
 
-use std::{
-    error::Error as _,
-    io,
-    num::{IntErrorKind, ParseIntError},
-    process::ExitCode,
-};
+use std::{error::Error as _, io, process::ExitCode};
 
 use clap::{
     CommandFactory,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use ringwise_measure::{plain, words::nearest};
+use ringwise_measure::{
+    plain,
+    words::{nearest, refusal, shown},
+};
 
 use crate::{Command, complain};
 
@@ -102,7 +100,7 @@ impl Tool {
 }
 
 fn message(error: &clap::Error, tool: &Tool) -> String {
-    let text = |kind| error.get(kind).map(words).unwrap_or_default();
+    let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     match error.kind() {
         ErrorKind::UnknownArgument => unknown_argument(error, tool),
         ErrorKind::InvalidSubcommand => tool.unknown_child(&text(ContextKind::InvalidSubcommand)),
@@ -110,7 +108,7 @@ fn message(error: &clap::Error, tool: &Tool) -> String {
         ErrorKind::ValueValidation => {
             let (option, value) =
                 (option(&text(ContextKind::InvalidArg)), text(ContextKind::InvalidValue));
-            format!("{option}: invalid value '{}': {}", in_a_line(&value), reason(error, &value))
+            format!("{option}: invalid value '{}': {}", shown(&value), refused(error, &value))
         }
         ErrorKind::MissingRequiredArgument => missing(error, tool),
         ErrorKind::MissingSubcommand => {
@@ -133,7 +131,7 @@ fn message(error: &clap::Error, tool: &Tool) -> String {
 }
 
 fn unknown_argument(error: &clap::Error, tool: &Tool) -> String {
-    let typed = error.get(ContextKind::InvalidArg).map(words).unwrap_or_default();
+    let typed = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     if let Some(behind) = typed.strip_prefix('-')
         && behind.starts_with(|first: char| first.is_ascii_digit())
     {
@@ -148,22 +146,22 @@ fn unknown_argument(error: &clap::Error, tool: &Tool) -> String {
     let what = if typed.starts_with('-') { "unknown option" } else { "unexpected word" };
     let advice = error.get(ContextKind::SuggestedArg).map_or_else(
         || format!("{} lists the options", tool.help()),
-        |near| format!("did you mean '{}'?", words(near)),
+        |near| format!("did you mean '{}'?", near),
     );
     format!("{what} '{typed}': {advice}")
 }
 
 fn invalid_value(error: &clap::Error, tool: &Tool) -> String {
-    let text = |kind| error.get(kind).map(words).unwrap_or_default();
+    let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (option, accepted) =
         (option(&text(ContextKind::InvalidArg)), text(ContextKind::ValidValue));
-    let value = in_a_line(&text(ContextKind::InvalidValue));
+    let value = shown(&text(ContextKind::InvalidValue));
     match error.get(ContextKind::SuggestedValue) {
         _ if value.is_empty() && accepted.is_empty() => {
             format!("{option} needs a value: see {}", tool.help())
         }
         _ if value.is_empty() => format!("{option} needs a value: expected {accepted}"),
-        Some(near) => format!("{option}: invalid value '{value}': did you mean '{}'?", words(near)),
+        Some(near) => format!("{option}: invalid value '{value}': did you mean '{}'?", near),
         None => format!("{option}: invalid value '{value}': expected {accepted}"),
     }
 }
@@ -171,7 +169,7 @@ fn invalid_value(error: &clap::Error, tool: &Tool) -> String {
 fn missing(error: &clap::Error, tool: &Tool) -> String {
     let missing = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(missing)) => missing.clone(),
-        other => other.map(words).into_iter().collect(),
+        other => other.map(ToString::to_string).into_iter().collect(),
     };
     let be = if missing.len() == 1 { "is" } else { "are" };
     let missing = missing.join(" and ");
@@ -186,7 +184,7 @@ fn missing(error: &clap::Error, tool: &Tool) -> String {
 
 /// Options that exclude each other, an option that is given twice, or words beside a subcommand.
 fn conflict(error: &clap::Error, tool: &Tool) -> String {
-    let text = |kind| error.get(kind).map(words);
+    let text = |kind| error.get(kind).map(ToString::to_string);
     if let Some(typed) = text(ContextKind::InvalidSubcommand) {
         if tool.children.contains(&typed) {
             let command = tool.command();
@@ -212,44 +210,9 @@ fn option(argument: &str) -> String {
     argument.split([' ', '=']).next().unwrap_or_default().trim_end_matches('[').to_owned()
 }
 
-/// A value without line ends: control characters are escaped.
-fn in_a_line(value: &str) -> String {
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().collect(),
-        false => String::from(letter),
-    };
-    value.chars().map(escaped).collect()
-}
-
-/// Why a value is refused: clap's words for numbers are those of a programmer.
-fn reason(error: &clap::Error, value: &str) -> String {
-    let Some(source) = error.source() else { return "see --help".to_owned() };
-    if let Some(error) = source.downcast_ref::<ParseIntError>() {
-        return match error.kind() {
-            IntErrorKind::PosOverflow => "expected a smaller number".to_owned(),
-            _ => "expected a whole number".to_owned(),
-        };
-    }
-    let text = source.to_string();
-    let bounds = text.strip_prefix(value).and_then(|rest| rest.strip_prefix(" is not in "));
-    match bounds.and_then(|bounds| bounds.split_once("..")) {
-        Some((least, most)) => match most.trim_start_matches('=') {
-            most if UNBOUNDED.contains(&most) => format!("expected at least {least}"),
-            most => format!("expected {least} to {most}"),
-        },
-        None => text,
-    }
-}
-
-/// The ends of clap's ranges that have none.
-const UNBOUNDED: [&str; 4] = ["", "4294967295", "9223372036854775807", "18446744073709551615"];
-
-fn words(value: &ContextValue) -> String {
-    match value {
-        ContextValue::String(word) => word.clone(),
-        ContextValue::Strings(words) => words.join(", "),
-        other => other.to_string(),
-    }
+/// Why the parser of a value refused it.
+fn refused(error: &clap::Error, value: &str) -> String {
+    error.source().map_or_else(|| "see --help".to_owned(), |why| refusal(why, value))
 }
 
 /// clap's own message, without the usage and the pointer to the help.

@@ -1,4 +1,9 @@
-//! The word that was meant, for messages about a mistyped one.
+//! Words of messages about what was mistyped: the one that was meant, the value on one line, and why it is refused.
+
+use std::{
+    error::Error,
+    num::{IntErrorKind, ParseIntError},
+};
 
 /// Returns the word most like the one that was typed, if one is like it.
 ///
@@ -22,6 +27,38 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         distance(one).cmp(&distance(other)).then(likeness(other).total_cmp(&likeness(one)))
     })
 }
+
+/// Returns a value on one line: control characters are escaped.
+pub fn shown(value: &str) -> String {
+    let escaped = |letter: char| match letter.is_control() {
+        true => letter.escape_default().collect(),
+        false => String::from(letter),
+    };
+    value.chars().map(escaped).collect()
+}
+
+/// Returns why a value is refused, from the error of its parser. The words of `clap` and of the standard library for
+/// numbers are those of a programmer, so they are replaced.
+pub fn refusal(error: &(dyn Error + 'static), value: &str) -> String {
+    if let Some(error) = error.downcast_ref::<ParseIntError>() {
+        return match error.kind() {
+            IntErrorKind::PosOverflow => "expected a smaller number".to_owned(),
+            _ => "expected a whole number".to_owned(),
+        };
+    }
+    let text = error.to_string();
+    let bounds = text.strip_prefix(value).and_then(|rest| rest.strip_prefix(" is not in "));
+    match bounds.and_then(|bounds| bounds.split_once("..")) {
+        Some((least, most)) => match most.trim_start_matches('=') {
+            most if UNBOUNDED.contains(&most) => format!("expected at least {least}"),
+            most => format!("expected {least} to {most}"),
+        },
+        None => text,
+    }
+}
+
+/// The ends that clap prints for ranges without one.
+const UNBOUNDED: [&str; 4] = ["", "4294967295", "9223372036854775807", "18446744073709551615"];
 
 #[cfg(test)]
 mod tests {
