@@ -22,7 +22,6 @@ use std::{
     sync::Arc,
 };
 
-use ringwise_measure::plain_text;
 use ringwise_serve::{Plan, Printer, Server, make_room, signals};
 
 pub use args::Args;
@@ -38,10 +37,6 @@ use crate::worker::Worker;
 ///
 /// A reader of `out` that went away before the address was printed is no error, but ends the server.
 pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
-    serve(args, out).map_err(|error| EchoError::new(plain_text(&error.to_string())))
-}
-
-fn serve(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
     let printer = Printer::start();
     let remarks = printer.clone();
     let plan = Plan {

@@ -26,7 +26,7 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
     ("ringwise-log", &[]),
     ("ringwise-doctor", &["ringwise", "ringwise-measure"]),
     ("ringwise-cp", &["ringwise", "ringwise-measure"]),
-    ("ringwise-serve", &["ringwise"]),
+    ("ringwise-serve", &["ringwise", "ringwise-measure"]),
     ("ringwise-object-store", &["ringwise"]),
     ("ringwise-axum", &["ringwise"]),
     ("ringwise-parquet", &["ringwise"]),

@@ -2,18 +2,20 @@
 
 use std::{fmt, io};
 
+use ringwise_measure::plain_text;
+
 /// The reason why a server did not start, or ended early.
 #[derive(Debug)]
 pub struct ServeError(String);
 
 impl ServeError {
-    /// Makes an error with this text.
+    /// Makes an error with this text, without numbers of errors.
     pub fn new(message: impl fmt::Display) -> ServeError {
-        ServeError(message.to_string())
+        ServeError(plain_text(&message.to_string()))
     }
 
     pub(crate) fn at(what: &str, error: &io::Error) -> ServeError {
-        ServeError(format!("{what}: {error}"))
+        ServeError::new(format!("{what}: {error}"))
     }
 
     /// Makes the error for a thread that could not be started. `whose` describes the thread.
@@ -25,7 +27,7 @@ impl ServeError {
             }
             _ => "",
         };
-        ServeError(format!("starting the thread {whose}: {error}{remedy}"))
+        ServeError::new(format!("starting the thread {whose}: {error}{remedy}"))
     }
 
     /// Returns the exit status of the command.
@@ -53,7 +55,7 @@ mod tests {
         };
         let limited = said(rustix::io::Errno::AGAIN);
         assert!(limited.starts_with("starting the thread that waits: Resource"), "{limited}");
-        assert!(limited.contains("pids.max"), "{limited}");
+        assert!(limited.contains("pids.max") && !limited.contains("os error"), "{limited}");
         assert!(!said(rustix::io::Errno::NOMEM).contains("pids.max"));
     }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use ringwise::{Backend, Effect, FallbackReason, Setup, net::ListenOptions};
+use ringwise_measure::plain_text;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ},
     iterator::{Handle, Signals},
@@ -275,8 +276,12 @@ fn fallback(
     sqpoll: &Effect,
 ) -> Option<String> {
     match (reason, sqpoll) {
-        (Some(reason), _) if engine == EngineChoice::Auto => Some(format!("on epoll: {reason}")),
-        (None, Effect::Ineffective(reason)) => Some(format!("without SQPOLL: {reason}")),
+        (Some(reason), _) if engine == EngineChoice::Auto => {
+            Some(format!("on epoll: {}", plain_text(&reason.to_string())))
+        }
+        (None, Effect::Ineffective(reason)) => {
+            Some(format!("without SQPOLL: {}", plain_text(reason)))
+        }
         _ => None,
     }
 }
