@@ -6,6 +6,18 @@
 use std::{error::Error, fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 /// Why a line was not taken.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{Client, LineError, SendError};
+///
+/// let client = Client::builder("127.0.0.1:9000").line_max(64 << 10).start()?;
+/// let error = client.send("x".repeat(100_000)).unwrap_err();
+/// let SendError::Line(error) = error else { panic!("{error}") };
+/// assert_eq!(error, LineError::TooLong { bytes: 100_000, limit: 65_536 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineError {
@@ -40,6 +52,19 @@ impl fmt::Display for LineError {
 impl Error for LineError {}
 
 /// Why a line was not accepted.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise_log::{Client, SendError};
+///
+/// let client = Client::builder("127.0.0.1:9000").start()?;
+/// assert!(matches!(client.send(""), Err(SendError::Line(_))));
+/// client.close(Duration::ZERO)?; // no line waits
+/// assert!(matches!(client.send("17"), Err(SendError::Closed)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SendError {
@@ -85,6 +110,20 @@ impl Error for SendError {
 }
 
 /// Lines that were not acknowledged in time.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise_log::Client;
+///
+/// let client = Client::builder("127.0.0.1:1").start()?; // nobody listens there
+/// client.send("17")?;
+/// let late = client.flush(Duration::from_millis(500)).unwrap_err();
+/// assert_eq!(late.lines, 1);
+/// println!("{late}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unacknowledged {
@@ -111,6 +150,21 @@ impl Error for Unacknowledged {
 }
 
 /// Why there is no connection.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise_log::{Client, Failure};
+///
+/// let client = Client::builder("127.0.0.1:1").start()?; // nobody listens there
+/// client.send("17")?;
+/// client.flush(Duration::from_millis(500)).unwrap_err();
+/// let failure = client.failure().unwrap();
+/// assert!(matches!(failure, Failure::Connect(_)));
+/// assert!(!failure.is_final()); // the client tries again
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -181,6 +235,21 @@ impl Error for Failure {
 }
 
 /// Why the daemon refused a client: the words of its answers, as `docs/reference/logd.md` has them.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{Client, Event, Failure, Refusal};
+///
+/// let client = Client::builder("127.0.0.1:9000").token("secret").on_event(|event| match event {
+///     Event::Disconnected { failure: Failure::Refused(Refusal::Token), .. } => {
+///         eprintln!("the daemon does not know the token: add it to the file of its --tokens");
+///     }
+///     _ => {}
+/// });
+/// let client = client.start()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -267,6 +336,16 @@ impl fmt::Display for Refusal {
 impl Error for Refusal {}
 
 /// Why a client could not be started.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{Client, SetupError};
+///
+/// let error = Client::builder("127.0.0.1:9000").name("web 1").start().unwrap_err();
+/// assert!(matches!(error, SetupError::Setting("name", _)));
+/// println!("{error}");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {

@@ -7,6 +7,21 @@ use crate::error::Failure;
 /// What happened to a client.
 ///
 /// [`Builder::on_event`](crate::Builder::on_event) takes the callback.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{Client, Event};
+///
+/// let client = Client::builder("127.0.0.1:9000").name("web-1").on_event(|event| match event {
+///     Event::Disconnected { failure, pause } => eprintln!("{failure}; again in {pause:?}"),
+///     Event::Rejected { line, reason } => eprintln!("line {line} is not stored: {reason}"),
+///     Event::Ended { failure } => eprintln!("nothing is sent any more: {failure}"),
+///     _ => {}
+/// });
+/// let client = client.start()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -55,6 +70,19 @@ pub enum Event {
 }
 
 /// What a client has done so far.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::Client;
+///
+/// let client = Client::builder("127.0.0.1:9000").start()?;
+/// client.send("17")?;
+/// client.send("two\nlines").unwrap_err();
+/// let stats = client.stats();
+/// assert_eq!((stats.accepted_lines, stats.invalid_lines), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

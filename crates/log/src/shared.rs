@@ -22,6 +22,23 @@ use crate::{
 };
 
 /// What a call does when there is no room for its line.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{AtLimit, Client, SendError};
+///
+/// # // Nobody answers at this address.
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let address = listener.local_addr()?.to_string();
+/// let client = Client::builder(address).memory(2 << 20).at_limit(AtLimit::Refuse).start()?;
+/// let line = format!("{:?}", "x".repeat(900_000));
+/// client.send(&line)?;
+/// client.send(&line)?;
+/// // The daemon has acknowledged nothing.
+/// assert!(matches!(client.send(&line), Err(SendError::Full)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AtLimit {

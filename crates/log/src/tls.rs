@@ -13,6 +13,16 @@ use crate::error::SetupError;
 /// How the client speaks TLS.
 ///
 /// The daemon's certificate has to be for the host of the address, or for [`Tls::server_name`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use ringwise_log::{Client, Tls};
+///
+/// let tls = Tls::with_ca("/etc/web/ca.pem")?;
+/// let client = Client::builder("logs.example:9001").tls(tls).token("secret").start()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,

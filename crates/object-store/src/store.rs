@@ -70,6 +70,24 @@ const DELETES: usize = 10;
 /// A put always makes a new file while the old one still exists, so one put never keeps the tag. Objects on several file
 /// systems below the store can have the same tag, and so can an object and its copy, which may be one file.
 ///
+/// # Examples
+///
+#[cfg_attr(not(feature = "object_store_0_13"), doc = "```")]
+#[cfg_attr(feature = "object_store_0_13", doc = "```ignore")]
+/// use object_store::{ObjectStore, ObjectStoreExt, path::Path};
+/// use ringwise_object_store::RingFileSystem;
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let runtime = tokio::runtime::Runtime::new().unwrap();
+/// # runtime.block_on(async {
+/// let store = RingFileSystem::new_with_prefix(&directory)?;
+/// let location = Path::from("tables/events.bin");
+/// store.put(&location, "hello, ring".into()).await?;
+/// assert_eq!(store.get(&location).await?.bytes().await?, "hello, ring");
+/// # Ok::<(), object_store::Error>(())
+/// # }).unwrap();
+/// ```
+///
 /// # Cancel safety
 ///
 /// Every future and stream may be dropped. Reads are cancelled then. A put, a delete, a copy, a rename or

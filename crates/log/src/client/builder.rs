@@ -17,6 +17,16 @@ use crate::{
 };
 
 /// What the client asks the daemon to promise with an acknowledgement.
+///
+/// # Examples
+///
+/// ```
+/// use ringwise_log::{Client, Guarantee};
+///
+/// // A daemon with `--ack written` refuses this client: `Refusal::Weaker`.
+/// let client = Client::builder("127.0.0.1:9000").guarantee(Guarantee::Durable).start()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarantee {
@@ -39,6 +49,23 @@ const NAME_BYTES: usize = 64;
 /// The settings of a client.
 ///
 /// [`Client::builder`] makes one.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use ringwise_log::{AtLimit, Client, Guarantee};
+///
+/// let client = Client::builder("127.0.0.1:9000")
+///     .name("web-1")
+///     .guarantee(Guarantee::Durable)
+///     .memory(4 << 20)
+///     .at_limit(AtLimit::Refuse)
+///     .connect_timeout(Duration::from_secs(2))
+///     .start()?;
+/// client.send(r#"{"level":"info","message":"hello"}"#)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "nothing is sent before `start`"]
 pub struct Builder {
     address: String,

@@ -197,9 +197,11 @@ impl<'a> Accepting<'a> {
 
 /// The connections of a listener, one after the other, under the address that each came from.
 macro_rules! incoming {
-    ($incoming:ident, $item:ty, $accepted:ident) => {
+    ($(#[$documentation:meta])* $incoming:ident, $item:ty, $accepted:ident) => {
         /// The connections of a listener, one after the other. Its `accept_multi` makes it, and
         /// `examples/echo_server.rs` uses it.
+        ///
+        $(#[$documentation])*
         #[must_use = "nothing is accepted but by `next`"]
         pub struct $incoming<'a>(pub(super) Accepting<'a>, pub(super) &'a Ring);
 

@@ -98,7 +98,33 @@ impl TcpListener {
 }
 
 listener!(TcpListener, standard::TcpListener, TcpIncoming);
-incoming!(TcpIncoming, (TcpStream, SocketAddr), named);
+incoming! {
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Ring, net::{ListenOptions, TcpListener}};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let listener = TcpListener::bind(&ring, &"127.0.0.1:0".parse()?, &ListenOptions::default())?;
+    /// # let address = listener.local_address()?;
+    /// # let clients = [std::net::TcpStream::connect(address)?, std::net::TcpStream::connect(address)?];
+    /// let mut connections = listener.accept_multi(16);
+    /// for greeting in ["first", "second"] {
+    ///     let (connection, address) = connections.next().await?;
+    ///     println!("{greeting}: {address}");
+    ///     connection.send_all(greeting).await.into_result()?;
+    /// }
+    /// # for (mut client, greeting) in clients.iter().zip(["first", "second"]) {
+    /// #     let mut received = vec![0; greeting.len()];
+    /// #     std::io::Read::read_exact(&mut client, &mut received)?;
+    /// #     assert_eq!(received, greeting.as_bytes());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    TcpIncoming, (TcpStream, SocketAddr), named
+}
 
 /// A connection and the address of its other end, or nothing if it was reset already.
 fn named(ring: &Ring, socket: Descriptor) -> Option<(TcpStream, SocketAddr)> {

@@ -88,7 +88,29 @@ impl UnixListener {
 }
 
 listener!(UnixListener, standard::UnixListener, UnixIncoming);
-incoming!(UnixIncoming, UnixStream, connected);
+incoming! {
+    /// # Examples
+    ///
+    /// ```
+    /// use ringwise::{Ring, net::UnixListener};
+    ///
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("socket");
+    /// # futures::executor::block_on(async {
+    /// let ring = Ring::new()?;
+    /// let listener = UnixListener::bind(&ring, &path)?;
+    /// # let client = std::os::unix::net::UnixStream::connect(&path)?;
+    /// let mut connections = listener.accept_multi(16);
+    /// let connection = connections.next().await?;
+    /// connection.send_all("hello").await.into_result()?;
+    /// # let mut received = [0; 5];
+    /// # std::io::Read::read_exact(&mut &client, &mut received)?;
+    /// # assert_eq!(&received, b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    UnixIncoming, UnixStream, connected
+}
 
 fn connected(ring: &Ring, socket: Descriptor) -> Option<UnixStream> {
     Some(UnixStream(Connection::new(ring, socket)))
