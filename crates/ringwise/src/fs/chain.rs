@@ -176,6 +176,10 @@ impl Chain {
     }
 
     /// Makes the steps, and gives their results in order.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`File::chain`].
     pub async fn run(mut self) -> Vec<StepOutcome> {
         let mut timer = Timer::new(&self.file.ring, self.deadline);
         let mut failure = self.file.settle_all(&mut timer).await.err();

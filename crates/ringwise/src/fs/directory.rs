@@ -65,6 +65,10 @@ pub struct ReadDir {
 
 /// A name in a directory.
 ///
+/// # Cancel safety
+///
+/// If a future is dropped, its read of the metadata is cancelled.
+///
 /// # Examples
 ///
 /// ```

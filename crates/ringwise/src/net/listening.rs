@@ -157,6 +157,10 @@ macro_rules! listener {
             /// Closes the socket. Without this call, it closes when the last clone and the last operation
             /// are gone.
             ///
+            /// # Cancel safety
+            ///
+            /// If the future is dropped, the socket closes as without this call.
+            ///
             /// # Errors
             ///
             /// `EBUSY` if a clone still holds the socket, which then keeps it open.

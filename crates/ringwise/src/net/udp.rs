@@ -75,6 +75,10 @@ impl UdpSocket {
 
     /// Connects the socket: it then sends to this address, and receives from it only.
     ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after it has begun, the socket may be connected.
+    ///
     /// # Errors
     ///
     /// What connect(2) reports.
@@ -101,6 +105,10 @@ impl UdpSocket {
 
     /// Sends a datagram to an address.
     ///
+    /// # Cancel safety
+    ///
+    /// As for [`send`](Self::send).
+    ///
     /// # Errors
     ///
     /// As for [`send`](Self::send).
@@ -126,6 +134,10 @@ impl UdpSocket {
     }
 
     /// Waits for a datagram, and gives its length.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`recv_from`](Self::recv_from).
     ///
     /// # Errors
     ///

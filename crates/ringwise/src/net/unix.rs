@@ -119,6 +119,11 @@ fn connected(ring: &Ring, socket: Descriptor) -> Option<UnixStream> {
 /// A connection of Unix stream sockets, shared by reference count. It behaves as
 /// [`TcpStream`](super::TcpStream) does.
 ///
+/// # Cancel safety
+///
+/// Every future may be dropped. No received byte is lost, and a send that has begun is sent whole; see
+/// [`recv`](Self::recv) and [`send`](Self::send).
+///
 /// # Examples
 ///
 /// ```
