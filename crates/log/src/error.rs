@@ -12,7 +12,7 @@ use std::{error::Error, fmt, io, path::PathBuf, sync::Arc, time::Duration};
 /// ```
 /// use ringwise_log::{Client, LineError, SendError};
 ///
-/// let client = Client::builder("127.0.0.1:9000").line_max(64 << 10).start()?;
+/// let client = Client::builder("127.0.0.1:1").line_max(64 << 10).start()?; // nobody listens there
 /// let error = client.send("x".repeat(100_000)).unwrap_err();
 /// let SendError::Line(error) = error else { panic!("{error}") };
 /// assert_eq!(error, LineError::TooLong { bytes: 100_000, limit: 65_536 });
@@ -59,7 +59,7 @@ impl Error for LineError {}
 /// use std::time::Duration;
 /// use ringwise_log::{Client, SendError};
 ///
-/// let client = Client::builder("127.0.0.1:9000").start()?;
+/// let client = Client::builder("127.0.0.1:1").start()?; // nobody listens there
 /// assert!(matches!(client.send(""), Err(SendError::Line(_))));
 /// client.close(Duration::ZERO)?; // no line waits
 /// assert!(matches!(client.send("17"), Err(SendError::Closed)));
@@ -238,7 +238,7 @@ impl Error for Failure {
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use ringwise_log::{Client, Event, Failure, Refusal};
 ///
 /// let client = Client::builder("127.0.0.1:9000").token("secret").on_event(|event| match event {

@@ -10,7 +10,7 @@ use crate::error::Failure;
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use ringwise_log::{Client, Event};
 ///
 /// let client = Client::builder("127.0.0.1:9000").name("web-1").on_event(|event| match event {
@@ -76,7 +76,7 @@ pub enum Event {
 /// ```
 /// use ringwise_log::Client;
 ///
-/// let client = Client::builder("127.0.0.1:9000").start()?;
+/// let client = Client::builder("127.0.0.1:1").start()?; // nobody listens there
 /// client.send("17")?;
 /// client.send("two\nlines").unwrap_err();
 /// let stats = client.stats();

@@ -54,12 +54,10 @@ pub(crate) const LIMIT_MIN: u64 = 256 << 10;
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use ringwise_log::{Client, Spool};
 ///
-/// # let directory = tempfile::tempdir()?;
-/// # let directory = directory.path().join("spool");
-/// let spool = Spool::new(&directory).limit(64 << 20).sync(true);
+/// let spool = Spool::new("/var/spool/web").limit(64 << 20).sync(true);
 /// let client = Client::builder("127.0.0.1:9000").name("web-1").spool(spool).start()?;
 /// // This line survives the end of the program and a power cut, whether the daemon is there or not.
 /// client.send(r#"{"level":"info","message":"hello"}"#)?;

@@ -20,7 +20,7 @@ use crate::{
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use ringwise_log::{Client, Guarantee};
 ///
 /// // A daemon with `--ack written` refuses this client: `Refusal::Weaker`.
@@ -52,7 +52,7 @@ const NAME_BYTES: usize = 64;
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use std::time::Duration;
 /// use ringwise_log::{AtLimit, Client, Guarantee};
 ///
