@@ -114,7 +114,7 @@ fn compared(section: &Section, start: &Row, other: &Row, column: Column, seed: u
         p99_ratio: pair.p99_ratio,
         cpu_ratio: pair.cpu_ratio,
         noise_floor,
-        reason: reason(&decision, noise_floor),
+        reason: reason(&decision, noise_floor, is_at_rate),
         ..gain
     }
 }
@@ -128,14 +128,15 @@ fn told(finding: Finding) -> Told {
     }
 }
 
-/// Why nothing may be said of a change, if so.
-fn reason(decision: &Decision, noise: Option<f64>) -> Option<String> {
+/// Why nothing may be said of a change, if so. At a fixed rate the noise is that of CPU time.
+fn reason(decision: &Decision, noise: Option<f64>, is_at_rate: bool) -> Option<String> {
     if decision.finding != Finding::Inconclusive {
         return None;
     }
     let noise_text = || {
         let percent = noise.unwrap_or(0.0) * 100.0;
-        format!("the noise of {percent:.0} % hides a difference")
+        let of = if is_at_rate { " of CPU time" } else { "" };
+        format!("the noise of {percent:.0} % hides a difference{of}")
     };
     Some(decision.limits.first().cloned().unwrap_or_else(noise_text))
 }

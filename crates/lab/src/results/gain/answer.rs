@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Column, Gain, Told,
-    words::{effect_at_rate_text, effect_text, ratio_text},
+    words::{effect_at_rate_text, effect_text, part_text, ratio_text},
 };
 use crate::{
     results::{
@@ -288,10 +288,15 @@ impl Seen<'_> {
     }
 
     /// Why nothing may be said, and the ratio that was measured all the same: "excluded: tokio: a block is wrong",
-    /// "inconclusive: the noise of 23 % hides a difference (1.04 [0.80, 1.30] times)".
+    /// "inconclusive: the noise of 23 % hides a difference (1.04 [0.80, 1.30] times)". At a fixed rate the operations
+    /// are as many, so the ratio is that of CPU time.
     fn reason_text(&self) -> String {
         let reason = self.gain.reason.as_deref().unwrap_or("nothing was compared");
-        let ratio = self.gain.ratio.as_ref().map(|ratio| format!(" ({} times)", ratio_text(ratio)));
+        let ratio = match self.section.place.offered_per_s {
+            Some(_) => self.gain.cpu_ratio.map(|ratio| part_text(&ratio, "CPU")),
+            None => self.gain.ratio.map(|ratio| format!("{} times", ratio_text(&ratio))),
+        };
+        let ratio = ratio.map(|ratio| format!(" ({ratio})"));
         format!("{}: {reason}{}", self.gain.finding, ratio.unwrap_or_default())
     }
 

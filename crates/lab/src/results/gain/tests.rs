@@ -353,6 +353,17 @@ fn a_tail_that_the_noise_hides_is_not_told() {
     );
 }
 
+#[test]
+fn at_a_fixed_rate_the_noise_is_that_of_cpu_time() {
+    let ring = Figures { cpu_ns: 9500.0, ..rate(60_000.0) };
+    let [_, mut fixed] = beside_a_fixed_rate(ring);
+    fixed.rows.push(row("uring", RowKind::Control, 50, Figures { cpu_ns: 6000.0, ..ring }));
+    fixed.gains = of(&fixed, 1);
+    let text = answers(&[fixed]).remove(0).text();
+    let told = "inconclusive: the noise of 58 % hides a difference of CPU time (0.95 [0.95, 0.95] of the CPU).";
+    assert!(text.ends_with(told), "{text}");
+}
+
 /// What was not told apart at the fixed rate either leaves what the closed loop told elsewhere.
 #[test]
 fn a_fixed_rate_that_is_client_bound_too_answers_nothing() {

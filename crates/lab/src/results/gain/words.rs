@@ -31,6 +31,12 @@ fn cpu_text(ratio: &Ratio) -> String {
     }
 }
 
+/// A part of what another row has: `0.70 [0.68, 0.72] of the CPU`.
+pub fn part_text(ratio: &Ratio, what: &str) -> String {
+    let of = if ratio.mid < 1.0 { "of" } else { "times" };
+    format!("{} {of} the {what}", ratio_text(ratio))
+}
+
 /// What a change gives at a fixed rate, after its subject: `takes 0.70 [0.68, 0.72] of the CPU and 0.90 [0.85, 0.95] of
 /// the p99 at 60 000 requests/s`.
 pub fn effect_at_rate_text(question: &Question, gain: &Gain, rate_per_s: u64) -> String {
@@ -48,14 +54,10 @@ pub fn effect_at_rate_text(question: &Question, gain: &Gain, rate_per_s: u64) ->
             _ => {}
         }
     }
-    let part = |ratio: &Option<Ratio>, what| {
-        let ratio = ratio.as_ref()?;
-        let of = if ratio.mid < 1.0 { "of" } else { "times" };
-        Some(format!("{} {of} the {what}", ratio_text(ratio)))
-    };
     let tail = gain.p99_ratio.filter(|own| own.high / own.low <= P99_WIDTH_MAX);
     let hides = if tail.is_some() { "" } else { " (the noise hides its p99)" };
-    let parts = [part(&gain.cpu_ratio, "CPU"), part(&tail, "p99")];
+    let parts =
+        [gain.cpu_ratio.map(|cpu| part_text(&cpu, "CPU")), tail.map(|own| part_text(&own, "p99"))];
     let parts = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match gain.finding {
         _ if parts.is_empty() => "has no figure".to_owned(),
@@ -75,8 +77,7 @@ pub fn effect_text(question: &Question, gain: &Gain) -> String {
     let at = |cpu: &Ratio| format!(" at {}", cpu_text(cpu));
     match (gain.finding, cpu) {
         (Told::Gain | Told::Loss, Some(cpu)) if is_by_cpu => {
-            let part = if cpu.mid < 1.0 { "of" } else { "times" };
-            format!("gives as many {operations} at {} {part} the CPU", ratio_text(cpu))
+            format!("gives as many {operations} at {}", part_text(cpu, "CPU"))
         }
         (Told::Gain | Told::Loss, cpu) => {
             let only = if gain.finding == Told::Loss { "only " } else { "" };
