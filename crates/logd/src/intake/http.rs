@@ -40,7 +40,7 @@ use tokio::{
 
 use super::{
     depot::{Deposit, Verdict},
-    listener::{Readable, Speaker, has_bytes},
+    listener::{Readable, Speaker, has_bytes, part},
     shared::{Client, Shared},
 };
 use crate::{clients::refusal::Refusal as Unknown, lines::framing::Framing, monitoring::log};
@@ -115,14 +115,9 @@ async fn answer<S: Readable>(
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(watched), service);
     let (mut unread, mut look_time) = (Unread::default(), BUFFERS_TIME_MIN);
-    loop {
+    let ended = 'served: loop {
         tokio::select! {
-            ended = &mut connection => {
-                if let Err(error) = ended {
-                    note(&error, client, shared);
-                }
-                return None;
-            }
+            ended = &mut connection => break ended,
             () = shared.ended() => {
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
                 // Who has sent half of the head of a request, or reads no answers, is not waited for.
@@ -131,7 +126,7 @@ async fn answer<S: Readable>(
                         return give_up(client, shared);
                     }
                     tokio::select! {
-                        _ = &mut connection => return None,
+                        ended = &mut connection => break 'served ended,
                         () = sleep(ANSWERS_TIME) => {}
                     }
                 }
@@ -149,7 +144,15 @@ async fn answer<S: Readable>(
             let before = Bytes::copy_from_slice(&parts.read_buf);
             return Some((parts.io.into_inner().stream, before));
         }
+    };
+    let is_answered = ended.as_ref().err().is_none_or(hyper::Error::is_parse);
+    if let Err(error) = ended {
+        note(&error, client, shared);
     }
+    if is_answered {
+        part(connection.into_parts().io.into_inner().stream, b"", shared).await;
+    }
+    None
 }
 
 /// Counts why a connection has ended. A client that breaks off has its reasons.
@@ -189,7 +192,6 @@ async fn respond(
         Ok(answer) => answer,
         Err(refusal) => {
             shared.counts.refused.fetch_add(1, Ordering::Relaxed);
-            request::discard(&mut request).await;
             refusal.answer(protocol)
         }
     }

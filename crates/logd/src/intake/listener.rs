@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     sync::Semaphore,
     time::{sleep, timeout},
@@ -18,10 +18,17 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::shared::{Client, Shared};
-use crate::{monitoring::log, session::tls::client_name};
+use crate::{
+    monitoring::log,
+    session::{connection::PARTING_TIME, tls::client_name},
+};
 
 /// How long a failed accept waits: descriptors may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a client that reads no answers, or goes on sending, is waited for when the daemon ends.
+const HURRY_TIME: Duration = Duration::from_millis(500);
+/// Bytes at a time of what comes after the last answer.
+const REST_BYTES: usize = 16 << 10;
 
 /// A protocol.
 pub(super) trait Speaker: Clone + Send + Sync + 'static {
@@ -157,6 +164,28 @@ fn named(accepted: std::io::Result<Session>) -> Result<(Session, Option<Arc<str>
         true => Err("the client's certificate names nobody".to_owned()),
         false => Ok((stream, tenant)),
     }
+}
+
+/// Closes a connection with its last words. A client that still sends is heard out, and nothing of it is looked at: a
+/// connection that is closed over unread bytes is reset, and its client may never see the answers (RFC 9112, 9.6).
+pub(super) async fn part(mut stream: impl Readable, farewell: &[u8], shared: &Shared) {
+    let parting = async {
+        stream.write_all(farewell).await?;
+        stream.shutdown().await?;
+        let mut rest = vec![0; REST_BYTES];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    tokio::select! {
+        _ = timeout(PARTING_TIME, parting) => {}
+        () = hurry(shared) => {}
+    }
+}
+
+/// Returns when the daemon ends and waits no longer for a client.
+pub(super) async fn hurry(shared: &Shared) {
+    shared.ended().await;
+    sleep(HURRY_TIME).await;
 }
 
 /// Waits for bytes or the end of a connection. False: neither came in time, which is counted, or the daemon ends.

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     depot::{Deposit, Verdict},
-    listener::Readable,
+    listener::{Readable, hurry, part},
     recent::{Claims, Key, Lately},
     shared::{Client, PERMIT_BYTES, Shared},
 };
@@ -31,8 +31,6 @@ use crate::{lines::framing::Framing, monitoring::log};
 pub(super) const FREE_BYTES: usize = 32 << 10;
 /// How long the rest of a message may take to come, and a client to read its answers.
 const MESSAGE_TIME: Duration = Duration::from_secs(30);
-/// How long the last words of a connection may take, and the client's end after them.
-const PARTING_TIME: Duration = Duration::from_millis(500);
 
 /// What is known of the bytes that have come.
 #[derive(Debug, PartialEq, Eq)]
@@ -298,10 +296,6 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
 
     /// Sends answers, for which the end does not wait long.
     async fn say(&mut self, answers: &[u8]) -> Result<(), End> {
-        let hurry = async {
-            self.shared.ended().await;
-            sleep(PARTING_TIME).await;
-        };
         let say = async {
             self.stream.write_all(answers).await?;
             // A session of TLS may have kept a part.
@@ -312,7 +306,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
                 Ok(said) => said.map_err(End::Failed),
                 Err(_) => Err(End::Broken("the client does not read its answers")),
             },
-            () = hurry => Err(End::Draining),
+            () = hurry(self.shared) => Err(End::Draining),
         }
     }
 
@@ -340,15 +334,7 @@ impl<S: Readable, P: Protocol> Exchange<'_, S, P> {
             }
         }
         self.buffer = Vec::new();
-        let parting = async {
-            self.stream.write_all(farewell).await?;
-            self.stream.shutdown().await?;
-            // A connection that is closed over unread bytes is reset, and its client may never see the answers.
-            let mut rest = [0; 1 << 10];
-            while !self.has_ended && self.stream.read(&mut rest).await? > 0 {}
-            Ok::<_, io::Error>(())
-        };
-        let _ = timeout(PARTING_TIME, parting).await;
+        part(self.stream, farewell, self.shared).await;
     }
 }
 

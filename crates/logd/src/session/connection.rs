@@ -42,6 +42,7 @@ mod wrapped;
 
 pub(crate) use batch::Batch;
 use batch::Run;
+pub(crate) use late::PARTING_TIME;
 pub(crate) use limits::{Limits, LongLines, Senders};
 use opening::Opening;
 pub(crate) use state::Step;

@@ -5,8 +5,8 @@ use std::{io::Read, sync::Arc, time::Duration};
 use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Method, Request,
-    body::{Body, Bytes, Incoming},
-    header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, ORIGIN},
+    body::{Body, Incoming},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, ORIGIN},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -21,9 +21,6 @@ use crate::intake::shared::PERMIT_BYTES;
 
 /// How long a body may take to come.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// How long and how much of a refused body is read.
-const DISCARD_TIME: Duration = Duration::from_secs(1);
-const DISCARD_BYTES: usize = 16 << 20;
 /// Unpacked bytes at a time.
 const PIECE_BYTES: usize = 64 << 10;
 /// What lines of JSON are called; the first is what a client should call them.
@@ -179,24 +176,6 @@ pub(super) async fn body(
         Encoding::Plain => Ok(body),
         Encoding::Gzip => unpack(&body, room),
     }
-}
-
-/// Reads what is left of a body that is refused, for a time and so much of it: a connection that is closed over unread
-/// bytes is reset, and its client may never see the answer (RFC 9112, 9.6).
-pub(super) async fn discard(request: &mut Request<Incoming>) {
-    if request.headers().contains_key(EXPECT) {
-        // The client waits for the answer.
-        return;
-    }
-    let mut bytes = 0;
-    let _ = timeout(DISCARD_TIME, async {
-        while bytes < DISCARD_BYTES
-            && let Some(Ok(frame)) = request.body_mut().frame().await
-        {
-            bytes += frame.data_ref().map_or(0, Bytes::len);
-        }
-    })
-    .await;
 }
 
 /// Unpacks gzip, at most as much as a body may have.
