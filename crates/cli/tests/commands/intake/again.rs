@@ -80,7 +80,7 @@ fn what_comes_again_while_it_is_stored_is_stored_once() {
             let pushes = [(); 2].map(|()| scope.spawn(|| send(address, LOKI_JSON, push)));
             let chunks = [(); 2].map(|()| scope.spawn(|| answer(fluent, &message)));
             // All have come by then. The disk takes nothing, so there is no answer to wait for.
-            thread::sleep(Duration::from_millis(500));
+            thread::sleep(Duration::from_secs(2));
             drop(frozen);
             let mut answers = pushes.map(|push| push.join().unwrap().status);
             answers.sort_unstable();
