@@ -49,7 +49,7 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), EchoError> {
         sqpoll: None,
         // A remark is lost if nobody reads them.
         say: Arc::new(move |remark| {
-            let _ = remarks.print(format!("ringwise: echo: {remark}"));
+            let _ = remarks.print(&format!("ringwise: echo: {remark}"));
         }),
     };
     let signals = signals(false)?;

@@ -162,11 +162,7 @@ pub(crate) fn kibibytes_field(text: &str, name: &str) -> Option<u64> {
 
 /// Formats an error with the system's text, without the ` (os error N)` that the standard library appends.
 pub fn plain(error: &std::io::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.find(" (os error ") {
-        text.truncate(end);
-    }
-    text
+    plain_text(&error.to_string())
 }
 
 /// Removes each ` (os error N)` from a message.

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use ringwise_measure::plain_text;
+
 /// Lines that may wait for the thread.
 const QUEUE_LINES: usize = 256;
 /// How long the end of a server waits for the last lines.
@@ -47,8 +49,9 @@ impl Printer {
         Printer { jobs: started.ok().map(|_| sender) }
     }
 
-    /// Prints a line soon. Returns whether there was room for it.
-    pub fn print(&self, line: String) -> bool {
+    /// Prints a line soon, without numbers of errors. Returns whether there was room for it.
+    pub fn print(&self, line: &str) -> bool {
+        let line = plain_text(line);
         match &self.jobs {
             Some(jobs) => jobs.try_send(Job::Print(line)).is_ok(),
             None => writeln!(io::stderr(), "{line}").is_ok(),

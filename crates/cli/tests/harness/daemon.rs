@@ -100,6 +100,7 @@ impl Daemon {
         self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {output}");
+        assert!(!output.contains("(os error "), "{output}");
         output
     }
 

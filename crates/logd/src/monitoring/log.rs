@@ -48,7 +48,7 @@ pub(crate) fn remark(kind: &'static str, message: impl Display) {
     let Some(suppressed) = limit.admit(kind, Instant::now()) else { return };
     let form = FORM.get().copied().unwrap_or(Form::Text);
     let line = line(form, kind, &message.to_string(), suppressed);
-    if !PRINTER.get_or_init(Printer::start).print(line) {
+    if !PRINTER.get_or_init(Printer::start).print(&line) {
         limit.leave_out(kind, suppressed + 1);
     }
 }
