@@ -42,8 +42,7 @@ mod wrapped;
 
 pub(crate) use batch::Batch;
 use batch::Run;
-pub(crate) use late::PARTING_TIME;
-pub(crate) use limits::{Limits, LongLines, Senders};
+pub(crate) use limits::{Limits, LongLines, PARTING_TIME, Senders};
 use opening::Opening;
 pub(crate) use state::Step;
 use state::{Greeting, Receiving, Stage};

@@ -5,10 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Desk, Receiving, Stage};
-
-/// How long a client has to close after the daemon ended its side. What it sends meanwhile is dropped.
-pub(crate) const PARTING_TIME: Duration = Duration::from_secs(3);
+use super::{Connection, Desk, Receiving, Stage, limits::PARTING_TIME};
 
 /// What took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

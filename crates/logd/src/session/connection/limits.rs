@@ -1,4 +1,4 @@
-//! What an operator allows connections, as it was decided from the options. It enforces nothing.
+//! What connections are allowed: most of it by the operator, as it was decided from the options. It enforces nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,6 +8,9 @@ use crate::{
     clients::{names::NameRule, tokens::Tokens},
     lines::{framing::Framing, json::Rules, wrap::Wrap},
 };
+
+/// How long a client has to close after the daemon ended its side. What it sends meanwhile is dropped.
+pub(crate) const PARTING_TIME: Duration = Duration::from_secs(3);
 
 /// What applies to all connections.
 #[derive(Clone, Debug)]
