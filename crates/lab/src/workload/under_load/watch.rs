@@ -1,8 +1,9 @@
 //! Looks at a server at both edges of the measured time: its CPU time, the interrupts of its processor and, in a pass
 //! of its own, its system calls and the kernel's own threads.
 //!
-//! The thread that looks may get its processor late. So what was seen between the two looks is compared with the
-//! operations of that time, not with those between the edges.
+//! The thread that looks may get its processor late, and between any two things that it does. So what was seen between
+//! the two looks is compared with the operations of that time, not with those between the edges, and what was counted
+//! with those of the time in which it was.
 
 use std::time::Instant;
 
@@ -37,6 +38,8 @@ struct Look {
 
 struct Counting {
     counters: Option<Counters>,
+    /// When they began and stopped to count.
+    times: Vec<Instant>,
     kernel: Vec<Fact<KernelThreads>>,
 }
 
@@ -49,18 +52,21 @@ impl<'a> Watch<'a> {
     /// One that counts, too.
     pub(crate) fn counting(self) -> Watch<'a> {
         let open = |pid| Counters::open_for(self.sources, pid, &Counted::EVENTS);
-        let counting = Counting { counters: self.pid.map(open), kernel: Vec::with_capacity(2) };
-        Watch { counting: Some(counting), ..self }
+        let (times, kernel) = (Vec::with_capacity(2), Vec::with_capacity(2));
+        Watch { counting: Some(Counting { counters: self.pid.map(open), times, kernel }), ..self }
     }
 
     /// Looks at an edge: the first time at the start, the second time at the end. Reading about the kernel's threads
     /// takes long, so it comes first at the start, and last at the end.
     pub(crate) fn look(&mut self) {
         let is_start = self.looks.is_empty();
-        if let Some(Counting { counters, kernel }) = &mut self.counting {
+        if let Some(Counting { counters, times, kernel }) = &mut self.counting {
             match is_start {
                 true => kernel.push(KernelThreads::read(self.sources)),
-                false => counters.iter_mut().for_each(Counters::stop),
+                false => {
+                    counters.iter_mut().for_each(Counters::stop);
+                    times.push(Instant::now());
+                }
             }
         }
         self.looks.push(Look {
@@ -68,9 +74,12 @@ impl<'a> Watch<'a> {
             process: self.pid.map(|pid| ForeignProcess::read(self.sources, pid)),
             processor: SystemCpu::read_processor(self.sources, self.processor),
         });
-        if let Some(Counting { counters, kernel }) = &mut self.counting {
+        if let Some(Counting { counters, times, kernel }) = &mut self.counting {
             match is_start {
-                true => counters.iter_mut().for_each(Counters::start),
+                true => {
+                    counters.iter_mut().for_each(Counters::start);
+                    times.push(Instant::now());
+                }
                 false => kernel.push(KernelThreads::read(self.sources)),
             }
         }
@@ -85,13 +94,19 @@ impl<'a> Watch<'a> {
 
     /// What was counted while the server did so many operations in so long a time.
     pub(crate) fn counted(self, operations: u64, elapsed_ns: u64) -> Counted {
-        let (used, seen) = (self.used(), scaled(operations, self.looked_ns(), elapsed_ns));
+        let (used, seen) = (self.used(), self.seen(operations, elapsed_ns));
         let (counters, kernel) =
             self.counting.map_or((None, Vec::new()), |own| (own.counters, own.kernel));
         Counted {
             shares: KernelShares::of_server(&used, &between(&kernel)),
             ..Counted::of(counters, seen, "the server's process is not known")
         }
+    }
+
+    /// How many of the operations were done while there was counting.
+    fn seen(&self, operations: u64, elapsed_ns: u64) -> u64 {
+        let times = self.counting.as_ref().map_or(&[][..], |own| &own.times);
+        scaled(operations, lasted_ns(times), elapsed_ns)
     }
 
     fn used(&self) -> ForeignUse {
@@ -105,10 +120,15 @@ impl<'a> Watch<'a> {
 
     /// The time between the looks.
     fn looked_ns(&self) -> u64 {
-        match &self.looks[..] {
-            [first, last] => last.at.duration_since(first.at).as_nanos() as u64,
-            _ => 0,
-        }
+        lasted_ns(&self.looks.iter().map(|look| look.at).collect::<Vec<_>>())
+    }
+}
+
+/// The time between two edges.
+fn lasted_ns(edges: &[Instant]) -> u64 {
+    match edges {
+        [first, last] => last.duration_since(*first).as_nanos() as u64,
+        _ => 0,
     }
 }
 
@@ -150,6 +170,8 @@ pub(crate) fn between(looks: &[Fact<KernelThreads>]) -> Fact<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -165,6 +187,24 @@ mod tests {
         assert_eq!(tally.foreign_cpu_ns, Some(80));
         assert_eq!((split.process.user_ns, split.process.system_ns), (20, 60));
         assert_eq!(split.interrupt_ns, 4);
-        assert_eq!(scaled(4000, looked_ns, elapsed_ns), 3000, "operations between the looks");
+    }
+
+    #[test]
+    fn what_is_counted_is_compared_with_the_time_of_counting() {
+        let (sources, begun) = (Sources::default(), Instant::now());
+        let at = |ms| begun + Duration::from_millis(ms);
+        let look =
+            |ms| Look { at: at(ms), process: None, processor: Fact::Unknown("a test".to_owned()) };
+        // Looked at for 390 of 400 ms, and counted for 300 of these.
+        let counting =
+            Counting { counters: None, times: vec![at(60), at(360)], kernel: Vec::new() };
+        let watch = Watch {
+            sources: &sources,
+            pid: None,
+            processor: 0,
+            looks: vec![look(5), look(395)],
+            counting: Some(counting),
+        };
+        assert_eq!((watch.seen(4000, 400_000_000), watch.looked_ns()), (3000, 390_000_000));
     }
 }
