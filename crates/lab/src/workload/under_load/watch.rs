@@ -187,6 +187,7 @@ mod tests {
         assert_eq!(tally.foreign_cpu_ns, Some(80));
         assert_eq!((split.process.user_ns, split.process.system_ns), (20, 60));
         assert_eq!(split.interrupt_ns, 4);
+        assert_eq!(scaled(4000, looked_ns, elapsed_ns), 3000, "operations between the looks");
     }
 
     #[test]
