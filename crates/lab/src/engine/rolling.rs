@@ -43,6 +43,16 @@ pub(crate) trait Queue {
 pub(crate) trait TimedQueue: Queue {
     /// Hands over all that was prepared, and waits until a completion is there, for at most `timeout`.
     fn submit_and_wait_for(&mut self, timeout: Duration) -> Result<(), Failure>;
+
+    /// Waits for a time with nothing in flight.
+    fn sleep(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Now, in nanoseconds since the epoch of the window. A simulated device has a clock of its own.
+    fn now_ns(&self, window: &Window) -> u64 {
+        window.now_ns()
+    }
 }
 
 /// After how many direct reads to hand over what is fresh. Each one alone costs a system call; all
