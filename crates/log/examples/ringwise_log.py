@@ -126,7 +126,8 @@ class Client:
             for task in tasks:
                 task.cancel()
             writer.transport.abort()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # asyncio keeps how a connection ended once more, and may print it if nobody asks.
+            await asyncio.gather(*tasks, writer.wait_closed(), return_exceptions=True)
 
     async def _send(self, writer):
         writer.write(self.greeting.encode() + b"\n")
@@ -211,7 +212,10 @@ if __name__ == "__main__":
     for text in sys.stdin:
         if text.strip():
             client.send(text.rstrip("\r\n"))
+    waiting = len(client._lines)
     while not client.flush(5) and not client._ended:
-        print(f"ringwise_log: {len(client._lines)} lines wait: {client.failure or 'no answer'}", file=sys.stderr)
+        before, waiting = waiting, len(client._lines)
+        if waiting == before:
+            print(f"ringwise_log: {waiting} lines wait: {client.failure or 'no answer'}", file=sys.stderr)
     if not client.close():
         sys.exit(f"ringwise_log: {len(client._lines)} lines are not acknowledged: {client.failure}")

@@ -57,6 +57,20 @@ fn the_client_in_python_tells_what_it_waits_for() {
     assert_eq!(told, expected);
 }
 
+/// A daemon that takes its time, as under a load, is waited for in silence.
+#[test]
+fn the_client_in_python_tells_nothing_while_answers_come() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some(client) = send(listener.local_addr().unwrap(), "C.UTF-8", b"1\n2\n") else { return };
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"H 1 durable 0\n").unwrap();
+    for answer in ["A 1\n", "A 2\n"] {
+        std::thread::sleep(Duration::from_secs(3));
+        stream.write_all(answer.as_bytes()).unwrap();
+    }
+    assert_eq!(printed(client), "");
+}
+
 /// Starts a program that has a client of this address, and 20 s.
 fn begin(address: SocketAddr, program: &str) -> Option<Child> {
     let text = "import signal, sys; sys.path.insert(0, sys.argv[1]); import ringwise_log\n\
