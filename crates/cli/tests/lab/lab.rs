@@ -46,6 +46,25 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     lab(directory, arguments).output().unwrap()
 }
 
+/// What a comparison prints, and its results. It runs again where the machine was so busy that nothing completed in
+/// the short time of a row.
+#[track_caller]
+fn compared(directory: &Path, arguments: &[&str], name: &str) -> (String, Value) {
+    let mut left = 5;
+    loop {
+        left -= 1;
+        let output = run(directory, arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(content(directory), results_and_page(directory, name));
+        let results = conforming(&directory.join(format!("{name}.json")));
+        let is_short = |row: &Value| row["void"].to_string().contains("no operation completed");
+        if left == 0 || !results["results"].as_array().unwrap().iter().any(is_short) {
+            return (text, results);
+        }
+    }
+}
+
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -160,9 +179,7 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
     let mut arguments =
         vec!["chain", VERBOSE, "--depth", "4", "--size", "1m", "--duration", "60ms"];
     arguments.extend(["--repeats", "2", "--sync", "fdatasync,dsync", "--json", "c.json"]);
-    let output = run(directory.path(), &arguments);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (text, results) = compared(directory.path(), &arguments, "c");
     for part in [
         "chain buffered, fdatasync per page of 4k, read back",
         "chain direct, O_DSYNC per page of 4k, read back",
@@ -173,8 +190,6 @@ fn chain_writes_syncs_reads_back_and_leaves_nothing() {
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    assert_eq!(content(directory.path()), results_and_page(directory.path(), "c"));
-    let results = conforming(&directory.path().join("c.json"));
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 4 * 5, "{text}");
     for row in rows {
@@ -227,12 +242,8 @@ fn stat_compares_lengths_and_leaves_nothing() {
     let mut arguments =
         vec!["stat", VERBOSE, "--files", "50", "--depth", "1,4", "--duration", "60ms"];
     arguments.extend(["--repeats", "2", "--json", "s.json"]);
-    let output = run(directory.path(), &arguments);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (text, results) = compared(directory.path(), &arguments, "s");
     assert!(text.contains("stat of 50 files, names cached"), "{text}");
-    assert_eq!(content(directory.path()), results_and_page(directory.path(), "s"));
-    let results = conforming(&directory.path().join("s.json"));
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 6, "{text}");
     assert!(rows.iter().all(|row| row["void"].is_null()), "{text}");
@@ -255,11 +266,7 @@ fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
         "--json",
         "o.json",
     ]);
-    let output = run(directory.path(), &arguments);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(content(directory.path()), results_and_page(directory.path(), "o"));
-    let results = conforming(&directory.path().join("o.json"));
+    let (text, results) = compared(directory.path(), &arguments, "o");
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (4 + 5), "{text}");
     for row in rows {
@@ -267,8 +274,8 @@ fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
             (&row["workload"], &row["block_bytes"]),
             (&"objects".into(), &(256 << 10).into())
         );
-        let is_told = row["void"].is_null() || row["cache"] == "cold";
-        assert!(is_told && row["ops_per_s"].as_f64().unwrap() > 0.0, "{row:#}");
+        let has_figures = row["void"].is_null() && row["ops_per_s"].as_f64().unwrap() > 0.0;
+        assert!(has_figures || row["void"].is_string() && row["cache"] == "cold", "{row:#}");
     }
     for cache in ["warm", "cold"] {
         assert!(text.contains(&format!("objects, 64 ranges of 4k a request, {cache}")), "{text}");
@@ -527,7 +534,8 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
         "--length",
         "64",
     ]);
-    arguments.extend(["--duration", "150ms", "--repeats", "2", "--json", "e.json"]);
+    // Within less, a server that waits for its processor does its calls and their answers in different times.
+    arguments.extend(["--duration", "400ms", "--repeats", "2", "--json", "e.json"]);
     // No node is found here.
     let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -560,10 +568,14 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     let valid = rows.iter().filter(|row| row["void"].is_null()).count();
     assert_eq!(valid, 8, "{text}");
     let blocking = rows.iter().find(|row| row["engine"] == "blocking").unwrap();
-    let kind_ns = |kind: &str| blocking["cpu"][kind].as_f64().unwrap();
-    let kinds_ns = kind_ns("user_ns") + kind_ns("system_ns");
-    let ratio = kinds_ns / blocking["cpu_ns_per_op"].as_f64().unwrap();
-    assert!((0.999..1.001).contains(&ratio), "the kinds are all of it: {blocking:#}");
+    // A server with less than a tick of CPU time has no kinds of it.
+    let kinds = |row: &Value| {
+        let kinds_ns = row["cpu"]["user_ns"].as_f64()? + row["cpu"]["system_ns"].as_f64()?;
+        Some(kinds_ns / row["cpu_ns_per_op"].as_f64()?)
+    };
+    let ratios: Vec<f64> = rows.iter().filter_map(kinds).collect();
+    let are_all = ratios.iter().all(|ratio| (0.999..1.001).contains(ratio));
+    assert!(are_all && !ratios.is_empty(), "the kinds are all of it: {ratios:?}");
     match blocking["syscalls_per_op"].as_f64() {
         Some(calls) => assert!((1.8..2.5).contains(&calls), "a read and a write: {calls}"),
         None => skip("system calls of another process cannot be counted here"),

@@ -806,7 +806,8 @@ fn a_user_without_permission_gets_ptrace_and_the_reason() {
     writer.args(["-c", "while :; do echo x >>w; sleep 0.01; done"]).current_dir(work.path());
     let mut writer = writer.uid(65534).gid(65534).spawn().unwrap();
     let pid = writer.id().to_string();
-    let output = run(&["--pid", &pid, "--duration", "500ms", "--out", "q"]).unwrap();
+    // Four writes take that long where each `sleep` waits for a processor and for ptrace.
+    let output = run(&["--pid", &pid, "--duration", "3s", "--out", "q"]).unwrap();
     writer.kill().unwrap();
     writer.wait().unwrap();
     let said = stderr(&output);

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -265,10 +266,12 @@ fn rejected_lines_are_told_by_number_and_a_callback_may_panic() {
 #[test]
 fn a_client_that_is_dropped_closes_its_connection_also_while_the_daemon_does_not_read() {
     let (sender, ended) = std::sync::mpsc::channel();
+    let (dropped, is_dropped) = std::sync::mpsc::channel();
+    let is_dropped = Mutex::new(is_dropped);
     let server = Server::new(move |_, mut stream| {
         greeting(&stream);
         let _ = stream.write_all(b"H 1 durable 0\n");
-        thread::sleep(Duration::from_millis(500));
+        let _ = is_dropped.lock().unwrap().recv_timeout(PATIENCE);
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
         sender.send(()).unwrap();
     });
@@ -280,7 +283,8 @@ fn a_client_that_is_dropped_closes_its_connection_also_while_the_daemon_does_not
     }
     let begin = Instant::now();
     drop(client);
-    assert!(begin.elapsed() < Duration::from_millis(400), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < PATIENCE / 2, "{:?}", begin.elapsed());
+    dropped.send(()).unwrap();
     ended.recv_timeout(PATIENCE).unwrap();
     assert_eq!(server.count(), 1);
 }
