@@ -46,23 +46,10 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     lab(directory, arguments).output().unwrap()
 }
 
-/// What a comparison prints, and its results. It runs again where the machine was so busy that nothing completed in
-/// the short time of a row.
+/// What a comparison prints, and its results.
 #[track_caller]
 fn compared(directory: &Path, arguments: &[&str], name: &str) -> (String, Value) {
-    let mut left = 5;
-    loop {
-        left -= 1;
-        let output = run(directory, arguments);
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(content(directory), results_and_page(directory, name));
-        let results = conforming(&directory.join(format!("{name}.json")));
-        let is_short = |row: &Value| row["void"].to_string().contains("no operation completed");
-        if left == 0 || !results["results"].as_array().unwrap().iter().any(is_short) {
-            return (text, results);
-        }
-    }
+    lab_results::compared(directory, name, || run(directory, arguments))
 }
 
 fn directory() -> tempfile::TempDir {
@@ -256,16 +243,8 @@ fn stat_compares_lengths_and_leaves_nothing() {
 fn objects_verify_every_range_and_have_a_verdict_for_each_state_of_the_cache() {
     let directory = directory();
     let mut arguments = vec!["objects", VERBOSE, "--size", "8m", "--files", "2", "--block", "4k"];
-    arguments.extend([
-        "--depth",
-        "1,2",
-        "--duration",
-        "60ms",
-        "--repeats",
-        "2",
-        "--json",
-        "o.json",
-    ]);
+    arguments.extend(["--depth", "1,2", "--duration", "60ms"]);
+    arguments.extend(["--repeats", "2", "--json", "o.json"]);
     let (text, results) = compared(directory.path(), &arguments, "o");
     let rows = results["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * (4 + 5), "{text}");
@@ -524,18 +503,10 @@ fn echo_compares_servers_and_voids_those_that_are_wrong_or_missing() {
     let elsewhere = format!("elsewhere={}", elsewhere.address);
     let mut arguments =
         vec!["echo", VERBOSE, "--engines", "tokio,blocking,node", "--target", &right];
-    arguments.extend([
-        "--target",
-        &wrong,
-        "--target",
-        &elsewhere,
-        "--connections",
-        "1,4",
-        "--length",
-        "64",
-    ]);
+    arguments.extend(["--target", &wrong, "--target", &elsewhere]);
+    arguments.extend(["--connections", "1,4", "--length", "64"]);
     // Within less, a server that waits for its processor does its calls and their answers in different times.
-    arguments.extend(["--duration", "400ms", "--repeats", "2", "--json", "e.json"]);
+    arguments.extend(["--duration", "250ms", "--repeats", "2", "--json", "e.json"]);
     // No node is found here.
     let output = lab(directory.path(), &arguments).env("PATH", "").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

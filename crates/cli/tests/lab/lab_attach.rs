@@ -218,7 +218,7 @@ fn a_program_does_not_notice_that_it_is_recorded() {
     let directory = directory();
     let storm = storm(directory.path(), "signals");
     for _ in 0..3 {
-        let output = attach(directory.path(), storm.id(), "--duration 300ms").output().unwrap();
+        let output = attach(directory.path(), storm.id(), "--duration 1s").output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let trace = Trace::read(&directory.path().join("t"));
         assert_eq!((trace.end.reason, trace.end.lost_events), (Reason::Duration, 0));

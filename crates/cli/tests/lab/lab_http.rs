@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
@@ -46,14 +46,6 @@ fn results(directory: &Path) -> Value {
     conforming(&directory.join("h.json"))
 }
 
-/// The text of a run that went well.
-#[track_caller]
-fn text(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
 /// Why a test cannot run here, if the kernel gives no ring.
 fn lacks_ring(results: &Value) -> bool {
     let rows = results["results"].as_array().unwrap();
@@ -71,10 +63,8 @@ fn servers_are_compared_from_memory_and_from_files_and_nothing_is_left() {
     let directory = directory();
     let mut arguments = vec!["http", "--length", "1k,64k", "--connections", "4"];
     arguments.extend(["--duration", "60ms", "--repeats", "2", "--json", "h.json"]);
-    let output = ringwise(directory.path(), &arguments).output().unwrap();
-    let text = text(&output);
-    assert_eq!(names(directory.path()), ["h.html", "h.json"]);
-    let results = results(directory.path());
+    let run = || ringwise(directory.path(), &arguments).output().unwrap();
+    let (text, results) = lab_results::compared(directory.path(), "h", run);
     if lacks_ring(&results) {
         return;
     }

@@ -2,7 +2,6 @@
 //! nothing is left behind.
 
 use std::{
-    fs,
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener},
     path::Path,
@@ -14,8 +13,6 @@ use serde_json::Value;
 
 use crate::harness::lab_results;
 
-use lab_results::conforming;
-
 fn run(directory: &Path, arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwise"));
     command.args(["lab", "log", "--verbose"]).args(arguments.split_whitespace());
@@ -25,15 +22,7 @@ fn run(directory: &Path, arguments: &str) -> Output {
 /// The text of a run, and its document.
 #[track_caller]
 fn good(directory: &Path, arguments: &str) -> (String, Value) {
-    let output = run(directory, arguments);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let results = conforming(&directory.join("r.json"));
-    let mut left: Vec<_> =
-        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    left.sort();
-    assert_eq!(left, [directory.join("r.html"), directory.join("r.json")]);
-    (text, results)
+    lab_results::compared(directory, "r", || run(directory, arguments))
 }
 
 /// Answers the greeting, and line `number` by what `answer` says.

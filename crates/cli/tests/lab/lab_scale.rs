@@ -30,7 +30,7 @@ fn threads_read_in_two_directories_and_load_is_offered_and_nothing_is_left() {
     let directory = directory();
     let mut arguments = vec!["--dir", "a,b", "--threads", "1,2", "--depth", "4", "--size", "16m"];
     // Within less, a thread may not get a processor.
-    arguments.extend(["--duration", "100ms", "--repeats", "2", "--verbose", "--json", "s.json"]);
+    arguments.extend(["--duration", "60ms", "--repeats", "2", "--verbose", "--json", "s.json"]);
     let output = run(directory.path(), &arguments);
     let text = String::from_utf8_lossy(&output.stdout);
     let told = String::from_utf8_lossy(&output.stderr);
